@@ -61,7 +61,7 @@ ROCKSDB_DIR ?=
 ROCKSDB_CFLAGS := $(if $(ROCKSDB_DIR),-isystem $(ROCKSDB_DIR)/include)
 ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(comma)$(ROCKSDB_DIR)/lib)
 all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lsnappy -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
-               -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lstdc++ -lm
+               -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto $($(BUILD)_LDLIBS) -lstdc++ -lm
 
 # Former versions spoke by it; a test has them at the other end.
 $(O)/tests/unit/common/rpc/test_rpc_nn: link_LDLIBS += -lnanomsg
@@ -71,7 +71,7 @@ $(O)/tests/unit/common/rpc/test_rpc_nn: link_LDLIBS += -lnanomsg
 ifeq ($(BUILD)$(ROCKSDB_DIR),release)
 ctl_LDLIBS := -Wl$(comma)-Bstatic -lrocksdb -lsnappy -lbz2 -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz \
               -lpcre2-8 -lxxhash -lstdc++ -Wl$(comma)-Bdynamic -ljansson -luv -lroaring -lnghttp2 \
-              -lbrotlidec -lcurl -lssl -lcrypto -lunwind -lm
+              -lbrotlidec -lcurl -lssl -lcrypto -lm
 else
 ctl_LDLIBS = $(all_LDLIBS)
 endif
@@ -140,7 +140,7 @@ check-asan:            ## unit and property tests under ASan and UBSan
 check-tsan:            ## unit and property tests under TSan
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-unit
 # The programs in which threads really share something; the others have one thread, and say nothing here.
-SHARED := begin copy copy_sources dict disk fold http kv kv_pool kv_rocks log loop metrics reopen repl_node repl_odd selfprof shard store_threads \
+SHARED := begin cond copy copy_sources dict disk fold http kv kv_pool kv_rocks log loop metrics reopen repl_node repl_odd selfprof shard store_threads \
           stream threads view ingester pool
 check-tsan-shared:     ## those of them in which threads share something: what CI runs
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-shared

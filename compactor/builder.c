@@ -570,27 +570,18 @@ void builder_ring(const struct builder *b, struct json *j)
         const struct site *st = &b->sites[i];
 
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, st->shard);
+        json_put_u64(j, "shard", st->shard);
         json_key(j, "ingester");
         peer = route_peer(b->o.route, route_target(b->o.route, st->shard), &e);
         json_cstr(j, peer ? rpc_peer_addr(peer) : "");
-        json_key(j, "state");
-        json_cstr(j, states[st->state]);
-        json_key(j, "fence");
-        json_u64(j, st->ours ? st->fence : 0);
-        json_key(j, "nodesDue");
-        json_u64(j, st->due);
-        json_key(j, "oldestMs");
-        json_u64(j, st->oldest_ms);
-        json_key(j, "jobs");
-        json_u64(j, st->jobs);
-        json_key(j, "nodesBuilt");
-        json_u64(j, st->nodes);
-        json_key(j, "failures");
-        json_u64(j, st->failures);
-        json_key(j, "why");
-        json_cstr(j, st->why);
+        json_put_cstr(j, "state", states[st->state]);
+        json_put_u64(j, "fence", st->ours ? st->fence : 0);
+        json_put_u64(j, "nodesDue", st->due);
+        json_put_u64(j, "oldestMs", st->oldest_ms);
+        json_put_u64(j, "jobs", st->jobs);
+        json_put_u64(j, "nodesBuilt", st->nodes);
+        json_put_u64(j, "failures", st->failures);
+        json_put_cstr(j, "why", st->why);
         json_obj_end(j);
     }
     json_arr_end(j);

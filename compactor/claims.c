@@ -485,18 +485,14 @@ void claims_ring(const struct claims *c, struct json *j)
         owned += c->shards[i].fence != 0;
     json_key(j, "claims");
     json_obj(j);
-    json_key(j, "name");
-    json_cstr(j, c->name);
-    json_key(j, "leased");
-    json_bool(j, holds_lease(c));
-    json_key(j, "shards");
-    json_u64(j, owned);
+    json_put_cstr(j, "name", c->name);
+    json_put_bool(j, "leased", holds_lease(c));
+    json_put_u64(j, "shards", owned);
     json_key(j, "compactors");
     json_arr(j);
     vec_for (i, &c->live)
         json_cstr(j, c->live.ptr[i].text);
     json_arr_end(j);
-    json_key(j, "why");
-    json_cstr(j, c->why);
+    json_put_cstr(j, "why", c->why);
     json_obj_end(j);
 }

@@ -303,20 +303,13 @@ void watch_ring(const struct watch *w, struct json *j)
         const struct peer *p = w->peers.ptr[i];
 
         json_obj(j);
-        json_key(j, "address");
-        json_cstr(j, p->addr);
-        json_key(j, "up");
-        json_bool(j, p->answered);
-        json_key(j, "ready");
-        json_bool(j, p->ready);
-        json_key(j, "why");
-        json_cstr(j, p->why);
-        json_key(j, "sealLogEntries");
-        json_u64(j, p->applied);
-        json_key(j, "rawRows");
-        json_u64(j, p->raw_rows);
-        json_key(j, "sealLagMs");
-        json_u64(j, p->lag_ms);
+        json_put_cstr(j, "address", p->addr);
+        json_put_bool(j, "up", p->answered);
+        json_put_bool(j, "ready", p->ready);
+        json_put_cstr(j, "why", p->why);
+        json_put_u64(j, "sealLogEntries", p->applied);
+        json_put_u64(j, "rawRows", p->raw_rows);
+        json_put_u64(j, "sealLagMs", p->lag_ms);
         json_obj_end(j);
     }
     json_arr_end(j);

@@ -33,9 +33,9 @@
 #include "distributor/import_push.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"
+#include "distributor/pack.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
-#include "distributor/write_reply.h"
 
 #define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')
 #define LANES          4
@@ -147,10 +147,8 @@ static void job_ok(struct job *j)
     buf_init(&text, 4096);
     json_init(&json, &text);
     json_obj(&json);
-    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-        json_key(&json, counts[i].name);
-        json_u64(&json, counts[i].value);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+        json_put_u64(&json, counts[i].name, counts[i].value);
     json_key(&json, "left_out");
     left_out_json(j->left_out, &json);
     json_obj_end(&json);
@@ -311,7 +309,7 @@ static void lane_acked(struct lane *l, struct str reply)
     struct job *j = l->job;
     struct err e;
 
-    if (write_reply_read(reply, &r, &e)) {
+    if (pack_reply_read(reply, &r, &e)) {
         lane_fail(l, &e);
         return;
     }

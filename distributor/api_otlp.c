@@ -61,10 +61,8 @@ static void status_json(uint32_t code, struct str text, struct buf *out)
 
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "code");
-    json_u64(&j, code);
-    json_key(&j, "message");
-    json_str(&j, text);
+    json_put_u64(&j, "code", code);
+    json_put_str(&j, "message", text);
     json_obj_end(&j);
 }
 
@@ -89,10 +87,8 @@ static void partial_json(uint64_t rejected, struct str text, struct buf *out)
     json_obj(&j);
     json_key(&j, "partialSuccess");
     json_obj(&j);
-    json_key(&j, "rejectedProfiles");
-    json_i64_str(&j, (int64_t)rejected);
-    json_key(&j, "errorMessage");
-    json_str(&j, text);
+    json_put_i64_str(&j, "rejectedProfiles", (int64_t)rejected);
+    json_put_str(&j, "errorMessage", text);
     json_obj_end(&j);
     json_obj_end(&j);
 }

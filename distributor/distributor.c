@@ -379,8 +379,7 @@ static void distributor_ring(void *self, struct json *j)
     const struct distributor *d = self;
 
     route_json(d->route, j);
-    json_key(j, "distributors_live");
-    json_u64(j, d->peers ? peers_count(d->peers) : 1);
+    json_put_u64(j, "distributors_live", d->peers ? peers_count(d->peers) : 1);
 }
 
 const struct role distributor_role = {

@@ -29,8 +29,8 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "distributor/intake_impl.h"
+#include "distributor/pack.h"
 #include "distributor/tokens.h"
-#include "distributor/write_reply.h"
 
 #define KEY_BYTES_MAX  255
 #define LANES          8
@@ -302,7 +302,7 @@ static void push_acked(struct intake_push *p, struct str reply)
     struct write_reply r;
     struct err e;
 
-    if (write_reply_read(reply, &r, &e)) {
+    if (pack_reply_read(reply, &r, &e)) {
         push_fail(p, &e);
         return;
     }

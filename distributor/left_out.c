@@ -41,8 +41,7 @@ void left_out_json(const uint64_t drops[PUSH_DROPS], struct json *j)
     for (enum push_drop i = 0; i < PUSH_DROPS; i++) {
         if (!drops[i])
             continue;
-        json_key(j, push_drop_name(i));
-        json_u64(j, drops[i]);
+        json_put_u64(j, push_drop_name(i), drops[i]);
     }
     json_obj_end(j);
 }

@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/rd.h"
 #include "common/base/wr.h"
 #include "common/sys/pool.h"
 #include "distributor/formats/known.h"
@@ -33,6 +34,7 @@ enum { VECTOR_SLOT = 1, VECTOR_NODE, VECTOR_VALUE };
 enum { EXEMPLAR_KIND = 1, EXEMPLAR_ID, EXEMPLAR_DURATION, EXEMPLAR_NODE, EXEMPLAR_VALUE };
 enum { STACKS_DATA = 1, STACKS_LEN, STACKS_FUNC, STACKS_FILE, STACKS_LINE, STACKS_MODULE };
 enum { STACKS_ADDR = 7, STACKS_PARENT, STACKS_FRAME };
+enum { REPLY_STORED = 1, REPLY_DUPLICATES = 2, REPLY_LEARNT = 5 };
 
 /* ---- fields: how long, and their bytes ------------------------------------------------------- */
 
@@ -390,4 +392,30 @@ int pack_write(const struct packing *in, struct buf *out, struct err *e)
     rc = plan_all(in, &plan) ? pack_message(in, &plan, out, e) : push_full(in->push, e);
     arena_rewind(a, mark);
     return rc;
+}
+
+/* ---- the reply ------------------------------------------------------------------------------- */
+
+int pack_reply_read(struct str bytes, struct write_reply *ret, struct err *e)
+{
+    struct rd r = rd_of(bytes);
+    struct pb_field f;
+    int more;
+
+    *ret = (struct write_reply){ 0 };
+    while ((more = rd_pb(&r, &f)) > 0) {
+        bool ours =
+            f.number == REPLY_STORED || f.number == REPLY_DUPLICATES || f.number == REPLY_LEARNT;
+        if (ours && (f.wire != 0 || f.u64 > UINT32_MAX)) {
+            more = -1;
+            break;
+        }
+        if (f.number == REPLY_STORED)
+            ret->stored = (uint32_t)f.u64;
+        else if (f.number == REPLY_DUPLICATES)
+            ret->duplicates = (uint32_t)f.u64;
+        else if (f.number == REPLY_LEARNT)
+            ret->learnt = f.u64 != 0;
+    }
+    return more ? err_set(e, ERR_INTERNAL, "the ingester's answer cannot be decoded") : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack.h: a decoded push as the WriteRequest that goes to the ingester (proto/ingest.proto).
+ * pack.h: a decoded push as the WriteRequest that goes to the ingester, and its
+ * WriteReply (proto/ingest.proto).
  */
 #ifndef DISTRIBUTOR_PACK_H
 #define DISTRIBUTOR_PACK_H
@@ -27,5 +28,13 @@ struct packing {
  * taken. Otherwise the same bytes each time. Scratch comes from push->arena and is given back.
  * ERR_LIMIT if the arena or out->max is too small. */
 NODISCARD int pack_write(const struct packing *in, struct buf *out, struct err *e);
+
+/* What the ingester answers (WriteReply), read off its bytes: there is one for each push. */
+struct write_reply {
+    uint32_t stored, duplicates; /* series */
+    bool learnt;                 /* the session is known up to what was told */
+};
+/* ERR_INTERNAL if it is none. */
+NODISCARD int pack_reply_read(struct str bytes, struct write_reply *ret, struct err *e);
 
 #endif

@@ -24,6 +24,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "common/base/hex.h"
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 
@@ -222,8 +223,7 @@ static int load(struct secret *s, struct err *e)
     if (s->o.data_dir)
         return write_secret_text(s->o.option, s->o.data_dir, s->o.env, &s->mine, &old, e);
     s->o.env->random(s->o.env, bytes, sizeof(bytes));
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        buf_addf(&s->mine, "%02x", bytes[i]);
+    hex_add(&s->mine, bytes, sizeof(bytes));
     return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/base64.h"
 #include "common/base/mem.h"
+#include "common/base/secret.h"
 #include "common/base/vec.h"
 #include "common/conf/conf_tree.h"
 #include "common/role/role.h"
@@ -126,15 +127,6 @@ void tokens_free(struct tokens *t)
     xfree(t);
 }
 
-static bool same(struct str a, struct str b)
-{
-    unsigned char odd = a.len != b.len;
-
-    for (size_t i = 0; i < a.len; i++)
-        odd |= (unsigned char)(a.ptr[i] ^ (i < b.len ? b.ptr[i] : 0x55));
-    return !odd;
-}
-
 struct str tokens_tenant(const struct tokens *t, const struct http_req *r)
 {
     struct str given = str_trim(http_header(r, "Authorization")), found = STR_NULL;
@@ -146,7 +138,7 @@ struct str tokens_tenant(const struct tokens *t, const struct http_req *r)
     given = str_trim(str_sub(given, basic ? 6 : 7, given.len));
     vec_for (i, &t->all) {
         const struct token *k = &t->all.ptr[i];
-        bool hit = same(k->proof, given);
+        bool hit = secret_eq(k->proof, given);
         if (hit && k->basic == basic)
             found = k->tenant;
     }

@@ -33,6 +33,7 @@
 
 #include <stdio.h>
 
+#include "common/base/hex.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "distributor/formats/formats.h"
@@ -141,8 +142,7 @@ static int secret_create(const char *data_dir, struct env *env, struct buf *out,
 
     env->random(env, bytes, sizeof(bytes));
     buf_reset(out);
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        buf_addf(out, "%02x", bytes[i]);
+    hex_add(out, bytes, sizeof(bytes));
     return write_secret_keep(data_dir, env, buf_str(out), e);
 }
 

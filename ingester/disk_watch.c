@@ -166,11 +166,8 @@ void disk_watch_ring(const struct disk_watch *w, struct json *j)
         return;
     }
     json_obj(j);
-    json_key(j, "forMs");
-    json_u64(j, now_ms(w) - w->began_ms);
-    json_key(j, "waits");
-    json_cstr(j, w->what);
-    json_key(j, "shard");
-    json_u64(j, w->shard);
+    json_put_u64(j, "forMs", now_ms(w) - w->began_ms);
+    json_put_cstr(j, "waits", w->what);
+    json_put_u64(j, "shard", w->shard);
     json_obj_end(j);
 }

@@ -511,8 +511,7 @@ static void ingester_ring(void *self, struct json *j)
 {
     const struct ingester *in = self;
 
-    json_key(j, "listen");
-    json_cstr(j, in->conf->listen);
+    json_put_cstr(j, "listen", in->conf->listen);
     json_key(j, "shards");
     json_arr(j);
     for (size_t i = 0; i < shards_len(in->shards); i++) {
@@ -521,24 +520,15 @@ static void ingester_ring(void *self, struct json *j)
         if (!shards_at(in->shards, i))
             continue;
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, shards_number(in->shards, i));
-        json_key(j, "sealLogEntries");
-        json_u64(j, st->stats.applied);
-        json_key(j, "rawRows");
-        json_u64(j, st->stats.raw_rows);
-        json_key(j, "sealLagMs");
-        json_u64(j, st->seal_lag_ms);
-        json_key(j, "buildLagMs");
-        json_u64(j, (uint64_t)st->stats.build_lag_ms);
-        json_key(j, "buildLagCoarseMs");
-        json_u64(j, (uint64_t)st->stats.build_lag_coarse_ms);
-        json_key(j, "readOnly");
-        json_bool(j, st->read_only);
-        json_key(j, "clockHeld");
-        json_bool(j, st->clock.held);
-        json_key(j, "clockAheadMs");
-        json_i64(j, st->clock.jump_ms);
+        json_put_u64(j, "shard", shards_number(in->shards, i));
+        json_put_u64(j, "sealLogEntries", st->stats.applied);
+        json_put_u64(j, "rawRows", st->stats.raw_rows);
+        json_put_u64(j, "sealLagMs", st->seal_lag_ms);
+        json_put_u64(j, "buildLagMs", (uint64_t)st->stats.build_lag_ms);
+        json_put_u64(j, "buildLagCoarseMs", (uint64_t)st->stats.build_lag_coarse_ms);
+        json_put_bool(j, "readOnly", st->read_only);
+        json_put_bool(j, "clockHeld", st->clock.held);
+        json_put_i64(j, "clockAheadMs", st->clock.jump_ms);
         rpc_build_ring(in, i, j);
         json_obj_end(j);
     }

@@ -64,12 +64,15 @@ int read_take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a, con
     return 0;
 }
 
-int read_take_shards(const uint32_t *shards, size_t n, struct read_msg *m, struct err *e)
+int read_take_head(const struct read_head *h, struct read_msg *m, struct err *e)
 {
-    if (n > READ_SHARDS_MAX)
-        return err_set(e, ERR_LIMIT, "%zu shards named", n);
-    m->shards = shards;
-    m->shards_len = n;
+    if (h->shards_len > READ_SHARDS_MAX)
+        return err_set(e, ERR_LIMIT, "%zu shards named", h->shards_len);
+    m->shards = h->shards;
+    m->shards_len = h->shards_len;
+    m->map_version = h->map_version;
+    m->query.tenant = unpack_str(h->tenant);
+    m->query.selector = &m->selector;
     return 0;
 }
 
@@ -86,7 +89,7 @@ int read_check_times(int64_t start_ms, int64_t end_ms, struct err *e)
 static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct read_msg *m,
                       struct err *e)
 {
-    int code = read_take_shards(in->shards, in->n_shards, m, e);
+    int code = read_take_head(READ_HEAD(in), m, e);
 
     if (!code)
         code = read_check_times(in->start_ms, in->end_ms, e);
@@ -97,14 +100,9 @@ static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->cost_max = in->cost_max;
-    m->map_version = in->map_version;
-    m->query = (struct store_query){
-        .tenant = unpack_str(in->tenant),
-        .selector = &m->selector,
-        .profile_type = unpack_str(in->profile_type),
-        .start_ms = in->start_ms,
-        .end_ms = in->end_ms,
-    };
+    m->query.profile_type = unpack_str(in->profile_type);
+    m->query.start_ms = in->start_ms;
+    m->query.end_ms = in->end_ms;
     return code;
 }
 
@@ -129,7 +127,7 @@ int read_take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points, struct r
 static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, struct read_msg *m,
                          struct err *e)
 {
-    int code = read_take_shards(in->shards, in->n_shards, m, e);
+    int code = read_take_head(READ_HEAD(in), m, e);
 
     if (!code)
         code = read_take_grid(in->origin_ms, in->step_ms, in->points, m, e);
@@ -137,11 +135,8 @@ static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, 
         code = read_take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
     if (!code)
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
-    m->map_version = in->map_version;
     m->leaf_items = in->leaf_items;
     m->query.spread = in->spread;
-    m->query.tenant = unpack_str(in->tenant);
-    m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);
     return code;
 }
@@ -149,7 +144,7 @@ static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, 
 static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a,
                           struct read_msg *m, struct err *e)
 {
-    int code = read_take_shards(in->shards, in->n_shards, m, e);
+    int code = read_take_head(READ_HEAD(in), m, e);
 
     if (!code)
         code = read_take_grid(in->origin_ms, in->step_ms, in->points, m, e);
@@ -159,10 +154,7 @@ static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->cost_max = in->cost_max;
-    m->map_version = in->map_version;
     m->leaf_items = in->leaf_items;
-    m->query.tenant = unpack_str(in->tenant);
-    m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);
     return code;
 }
@@ -173,16 +165,15 @@ static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, stru
     int code = read_check_times(in->start_ms, in->end_ms, e);
 
     if (!code)
-        code = read_take_shards(in->shards, in->n_shards, m, e);
+        code = read_take_head(READ_HEAD(in), m, e);
     if (code)
         return code;
     if (in->kind > STORE_TYPES)
         return err_set(e, ERR_INPUT, "unknown kind %" PRIu32, in->kind);
     if (in->kind == STORE_VALUES && in->name.len == 0)
         return err_set(e, ERR_INPUT, "values of which label?");
-    m->map_version = in->map_version;
     m->labels = (struct store_labels_query){
-        .tenant = unpack_str(in->tenant),
+        .tenant = m->query.tenant,
         .kind = (enum store_labels_kind)in->kind,
         .name = unpack_str(in->name),
         .selector = &m->selector,
@@ -190,7 +181,6 @@ static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, stru
         .end_ms = in->end_ms,
         .limit = in->limit,
     };
-    m->query.tenant = m->labels.tenant;
     code = read_take_strs(in->names, in->n_names, a, &m->labels.names, &m->labels.names_len, e);
     return code ? code : read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
 }

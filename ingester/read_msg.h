@@ -53,7 +53,18 @@ NODISCARD int read_take_matchers(Embertree__Matcher *const *in, size_t n, struct
                                  struct selector *ret, struct err *e);
 NODISCARD int read_take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a,
                              const struct str **ret, size_t *ret_len, struct err *e);
-NODISCARD int read_take_shards(const uint32_t *shards, size_t n, struct read_msg *m, struct err *e);
+/* The fields of all requests but their matchers, which are compiled last: the shards that have the
+ * data, by which map, and the tenant. Each message is a type of its own to protobuf-c. */
+struct read_head {
+    const uint32_t *shards;
+    size_t shards_len;
+    uint64_t map_version;
+    ProtobufCBinaryData tenant;
+};
+#define READ_HEAD(in) \
+    (&(struct read_head){ (in)->shards, (in)->n_shards, (in)->map_version, (in)->tenant })
+/* ERR_LIMIT: too many shards. */
+NODISCARD int read_take_head(const struct read_head *h, struct read_msg *m, struct err *e);
 /* Sets origin, step, points and the times of the query. */
 NODISCARD int read_take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points,
                              struct read_msg *m, struct err *e);

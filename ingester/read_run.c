@@ -75,7 +75,8 @@ static void unite_leaves(struct store_merge *to, const struct store_merge *from)
     to->leaves.cap = all.cap;
 }
 
-void merge_unite(struct store_merge *to, const struct store_merge *from)
+/* Adds an answer over the same builder of stacks. */
+static void merge_unite(struct store_merge *to, const struct store_merge *from)
 {
     unite_values(to, from);
     unite_leaves(to, from);
@@ -142,8 +143,10 @@ static int compact(struct store_merge *m, struct stacks *out, struct err *e)
     return 0;
 }
 
-int merge_cut(struct store_merge *from, const struct str *site, size_t site_len, struct stacks *out,
-              struct err *e)
+/* Keeps the stacks that start with the functions `site`, root first: *from becomes the smaller
+ * answer; its builder is replaced by `out`, which holds only what is needed. ERR_LIMIT. */
+static int merge_cut(struct store_merge *from, const struct str *site, size_t site_len,
+                     struct stacks *out, struct err *e)
 {
     const struct stacks *s = from->stacks;
     size_t nodes = s->node_parent.len, kept = 0;
@@ -176,23 +179,20 @@ int merge_cut(struct store_merge *from, const struct str *site, size_t site_len,
     return compact(from, out, e);
 }
 
-static int run_merge(const struct read_msg *m, const struct read_source *src, struct buf *out,
-                     uint64_t *ret_rows, struct err *e)
+int read_run_merge(const struct read_merge *how, const struct read_msg *m,
+                   const struct read_source *src, struct buf *out, uint64_t *ret_rows,
+                   struct err *e)
 {
     struct stacks stacks, small;
-    struct store_query q = m->query;
     struct store_merge sum = { .stacks = &stacks };
     int code = 0;
 
     stacks_init(&stacks, src->stacks_bytes_max, STACKS_SEED);
     stacks_init(&small, src->stacks_bytes_max, STACKS_SEED);
-    q.cancel = src->cancel;
     for (size_t i = 0; i < src->len && !code; i++) {
         struct store_merge part = { .stacks = &stacks };
-        struct store_view *view = store_view_get_live(src->stores[i]);
 
-        code = store_merge(view, &q, i == 0 ? &sum : &part, e);
-        store_view_put(view);
+        code = how->fn(how->cookie, src->stores[i], i == 0 ? &sum : &part, e);
         if (!code && i > 0)
             merge_unite(&sum, &part);
         store_merge_deinit(&part);
@@ -206,6 +206,25 @@ static int run_merge(const struct read_msg *m, const struct read_source *src, st
     stacks_deinit(&stacks);
     stacks_deinit(&small);
     return code;
+}
+
+static int merge_store(const void *cookie, struct store *s, struct store_merge *ret, struct err *e)
+{
+    const struct store_query *q = cookie;
+    struct store_view *view = store_view_get_live(s);
+    int code = store_merge(view, q, ret, e);
+
+    store_view_put(view);
+    return code;
+}
+
+static int run_merge(const struct read_msg *m, const struct read_source *src, struct buf *out,
+                     uint64_t *ret_rows, struct err *e)
+{
+    struct store_query q = m->query;
+
+    q.cancel = src->cancel;
+    return read_run_merge(&(struct read_merge){ merge_store, &q }, m, src, out, ret_rows, e);
 }
 
 /* ---- timeline ------------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #ifndef INGESTER_READ_RUN_H
 #define INGESTER_READ_RUN_H
 
+#include <stdatomic.h>
+
 #include "ingester/read_msg.h"
 
 struct auditor; /* ledger.h */
@@ -18,7 +20,7 @@ struct read_source {
     uint64_t disk_free, disk_reserve;
     uint64_t node_id; /* of the volume's node, and its name; SPACE */
     struct str node;
-    const bool *cancel;
+    const atomic_bool *cancel;
     struct auditor *auditor; /* LEDGER */
     const uint32_t *numbers; /* of the stores */
 };
@@ -26,11 +28,14 @@ struct read_source {
 NODISCARD int read_run(const struct read_msg *m, const struct read_source *src, struct arena *a,
                        struct buf *out, uint64_t *ret_rows, struct err *e);
 
-/* Adds an answer over the same builder of stacks. */
-void merge_unite(struct store_merge *to, const struct store_merge *from);
-/* Keeps the stacks that start with the functions `site`, root first: *from becomes the smaller
- * answer; its builder is replaced by `out`, which holds only what is needed. ERR_LIMIT. */
-NODISCARD int merge_cut(struct store_merge *from, const struct str *site, size_t site_len,
-                        struct stacks *out, struct err *e);
+/* Merges what `fn` gives for each store, cuts it to the call site of the request, and appends the
+ * packed reply. *ret is empty and has a builder of stacks, which all calls share. */
+struct read_merge {
+    int (*fn)(const void *cookie, struct store *s, struct store_merge *ret, struct err *e);
+    const void *cookie;
+};
+NODISCARD int read_run_merge(const struct read_merge *how, const struct read_msg *m,
+                             const struct read_source *src, struct buf *out, uint64_t *ret_rows,
+                             struct err *e);
 
 #endif

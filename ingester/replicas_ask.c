@@ -191,16 +191,11 @@ static void peers_json(const struct replica_of *r, const struct replica_state *s
     for (size_t i = 0; r->node && st->role == REPLICA_LEADING && repl_node_peer(r->node, i, &p);
          i++) {
         json_obj(j);
-        json_key(j, "name");
-        json_cstr(j, p.name);
-        json_key(j, "member");
-        json_bool(j, p.member);
-        json_key(j, "behind");
-        json_u64(j, st->last_index - MIN(p.match, st->last_index));
-        json_key(j, "snapshot");
-        json_bool(j, p.snapshot);
-        json_key(j, "takesNothing");
-        json_bool(j, replica_peer_is_mute(&p));
+        json_put_cstr(j, "name", p.name);
+        json_put_bool(j, "member", p.member);
+        json_put_u64(j, "behind", st->last_index - MIN(p.match, st->last_index));
+        json_put_bool(j, "snapshot", p.snapshot);
+        json_put_bool(j, "takesNothing", replica_peer_is_mute(&p));
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -211,15 +206,11 @@ void replicas_ring(const struct replicas *rs, struct json *j)
     static const char *const words[] = { "closed",  "opening", "following", "starting",
                                          "serving", "closing", "stopping",  "removing" };
 
-    json_key(j, "node");
-    json_cstr(j, rs->self);
-    json_key(j, "noRoom");
-    json_bool(j, rs->full);
+    json_put_cstr(j, "node", rs->self);
+    json_put_bool(j, "noRoom", rs->full);
     if (rs->member) {
-        json_key(j, "registered");
-        json_bool(j, member_in(rs->member));
-        json_key(j, "whyNot");
-        json_cstr(j, member_why(rs->member));
+        json_put_bool(j, "registered", member_in(rs->member));
+        json_put_cstr(j, "whyNot", member_why(rs->member));
     }
     json_key(j, "replicas");
     json_arr(j);
@@ -228,24 +219,15 @@ void replicas_ring(const struct replicas *rs, struct json *j)
         struct replica_state st = replica_now(r);
 
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, r->shard);
-        json_key(j, "state");
-        json_cstr(j, words[r->at]);
-        json_key(j, "lost");
-        json_bool(j, st.silent && r->lost_rev);
-        json_key(j, "damage");
-        json_cstr(j, r->at != AT_OPENING && r->damage.code ? r->damage.text : "");
-        json_key(j, "term");
-        json_u64(j, st.record_term);
-        json_key(j, "leader");
-        json_cstr(j, r->node && st.leader ? st.leader : "");
-        json_key(j, "lastIndex");
-        json_u64(j, st.last_index);
-        json_key(j, "commit");
-        json_u64(j, st.commit);
-        json_key(j, "applied");
-        json_u64(j, st.applied);
+        json_put_u64(j, "shard", r->shard);
+        json_put_cstr(j, "state", words[r->at]);
+        json_put_bool(j, "lost", st.silent && r->lost_rev);
+        json_put_cstr(j, "damage", r->at != AT_OPENING && r->damage.code ? r->damage.text : "");
+        json_put_u64(j, "term", st.record_term);
+        json_put_cstr(j, "leader", r->node && st.leader ? st.leader : "");
+        json_put_u64(j, "lastIndex", st.last_index);
+        json_put_u64(j, "commit", st.commit);
+        json_put_u64(j, "applied", st.applied);
         copy_json(r, j);
         peers_json(r, &st, j);
         json_obj_end(j);

@@ -171,19 +171,12 @@ void copy_json(const struct replica_of *r, struct json *j)
         return;
     json_key(j, "copy");
     json_obj(j);
-    json_key(j, "from");
-    json_cstr(j, st.from ? st.from : "");
-    json_key(j, "bytes");
-    json_u64(j, st.bytes);
-    json_key(j, "of");
-    json_u64(j, st.total);
-    json_key(j, "rows");
-    json_bool(j, st.rows);
-    if (st.from && speed_of(&r->copy_speed, &per_s)) {
-        json_key(j, "bytesPerSecond");
-        json_u64(j, per_s);
-    }
-    json_key(j, "why");
-    json_cstr(j, st.why ? st.why : "");
+    json_put_cstr(j, "from", st.from ? st.from : "");
+    json_put_u64(j, "bytes", st.bytes);
+    json_put_u64(j, "of", st.total);
+    json_put_bool(j, "rows", st.rows);
+    if (st.from && speed_of(&r->copy_speed, &per_s))
+        json_put_u64(j, "bytesPerSecond", per_s);
+    json_put_cstr(j, "why", st.why ? st.why : "");
     json_obj_end(j);
 }

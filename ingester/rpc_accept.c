@@ -239,7 +239,7 @@ static void step(struct accept *c)
         c->at++;
     if (c->in->draining)
         (void)err_set(&c->err, ERR_UNAVAILABLE, "the ingester is stopping");
-    else if (__atomic_load_n(rpc_call_canceled(c->call), __ATOMIC_RELAXED))
+    else if (atomic_load_explicit(rpc_call_canceled(c->call), memory_order_relaxed))
         (void)err_set(&c->err, ERR_CANCELED, "the caller gave up");
     if (c->err.code || (c->at < c->parts_len && c->parts[c->at].err.code)) {
         end(c);

@@ -436,18 +436,11 @@ void rpc_build_ring(const struct ingester *in, size_t place, struct json *j)
 {
     const struct site *st = &in->builds->sites[place];
 
-    json_key(j, "buildNodesDue");
-    json_u64(j, st->due_shown);
-    json_key(j, "buildOldestMs");
-    json_u64(j, st->oldest_shown);
-    json_key(j, "buildJobs");
-    json_u64(j, st->jobs);
-    json_key(j, "buildJobsApplied");
-    json_u64(j, st->applied);
-    json_key(j, "buildJobsFailed");
-    json_u64(j, st->failed);
-    json_key(j, "buildFence");
-    json_u64(j, st->claimed.fence);
-    json_key(j, "buildJobsFenced");
-    json_u64(j, st->fenced);
+    json_put_u64(j, "buildNodesDue", st->due_shown);
+    json_put_u64(j, "buildOldestMs", st->oldest_shown);
+    json_put_u64(j, "buildJobs", st->jobs);
+    json_put_u64(j, "buildJobsApplied", st->applied);
+    json_put_u64(j, "buildJobsFailed", st->failed);
+    json_put_u64(j, "buildFence", st->claimed.fence);
+    json_put_u64(j, "buildJobsFenced", st->fenced);
 }

@@ -333,7 +333,7 @@ static int start(struct delete *d, struct err *e)
 
     if (in->draining)
         return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
-    if (__atomic_load_n(rpc_call_canceled(d->call), __ATOMIC_RELAXED))
+    if (atomic_load_explicit(rpc_call_canceled(d->call), memory_order_relaxed))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     d->arena = arena_new(REQUEST_BYTES + LIST_BYTES + 24 * d->payload.len);
     if (take(d, e) || hold(d, e))

@@ -17,17 +17,11 @@ int estimate_decode(struct str payload, struct arena *a, struct read_msg *m, str
 
     if (!in)
         return unpack_failed("EstimateRequest", payload, a, e);
-    m->map_version = in->map_version;
     m->detail = in->detail;
-    m->query = (struct store_query){
-        .tenant = unpack_str(in->tenant),
-        .selector = &m->selector,
-        .profile_type = unpack_str(in->profile_type),
-        .start_ms = in->start_ms,
-        .end_ms = in->end_ms,
-    };
-    if (read_take_shards(in->shards, in->n_shards, m, e) ||
-        read_check_times(in->start_ms, in->end_ms, e))
+    m->query.profile_type = unpack_str(in->profile_type);
+    m->query.start_ms = in->start_ms;
+    m->query.end_ms = in->end_ms;
+    if (read_take_head(READ_HEAD(in), m, e) || read_check_times(in->start_ms, in->end_ms, e))
         return e->code;
     return read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
 }

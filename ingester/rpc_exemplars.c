@@ -15,8 +15,7 @@
 #include "ingester/unpack.h"
 #include "proto/exemplar.pb-c.h"
 
-#define STACKS_SEED 0x656d626572u
-#define IDS_MAX     65536
+#define IDS_MAX 65536
 
 /* ---- request -------------------------------------------------------------------------------- */
 
@@ -43,14 +42,9 @@ static int take_list(const Embertree__ExemplarRequest *in, struct arena *a, stru
 static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct read_msg *m,
                 struct err *e)
 {
-    m->query = (struct store_query){
-        .tenant = unpack_str(in->tenant),
-        .selector = &m->selector,
-        .profile_type = unpack_str(in->profile_type),
-        .start_ms = in->start_ms,
-        .end_ms = in->end_ms,
-    };
-    m->map_version = in->map_version;
+    m->query.profile_type = unpack_str(in->profile_type);
+    m->query.start_ms = in->start_ms;
+    m->query.end_ms = in->end_ms;
     m->bytes_max = in->bytes_max;
     m->limit = in->limit;
     if (in->what > READ_EXM_TIMELINE)
@@ -58,8 +52,7 @@ static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct re
     m->what = (enum read_exm)in->what;
     if (in->n_ids > IDS_MAX)
         return err_set(e, ERR_LIMIT, "%zu ids, at most %d", in->n_ids, IDS_MAX);
-    if (read_take_shards(in->shards, in->n_shards, m, e) ||
-        read_check_times(in->start_ms, in->end_ms, e) ||
+    if (read_take_head(READ_HEAD(in), m, e) || read_check_times(in->start_ms, in->end_ms, e) ||
         (m->what == READ_EXM_TIMELINE &&
          read_take_grid(in->origin_ms, in->step_ms, in->points, m, e)) ||
         read_take_strs(in->call_site, in->n_call_site, a, &m->call_site, &m->call_site_len, e) ||
@@ -84,34 +77,13 @@ int exemplars_decode(struct str payload, struct arena *a, struct read_msg *ret, 
 
 /* ---- sums ----------------------------------------------------------------------------------- */
 
-static int run_merge(const struct store_exm_query *q, const struct read_msg *m,
-                     const struct read_source *src, struct buf *out, uint64_t *ret_rows,
-                     struct err *e)
+static int merge_store(const void *cookie, struct store *s, struct store_merge *ret, struct err *e)
 {
-    struct stacks stacks, small;
-    struct store_merge sum = { .stacks = &stacks };
-    int code = 0;
+    const struct store_exm_query *q = cookie;
+    struct store_view *view = store_view_get(s);
+    int code = store_exemplar_merge(view, q, ret, e);
 
-    stacks_init(&stacks, src->stacks_bytes_max, STACKS_SEED);
-    stacks_init(&small, src->stacks_bytes_max, STACKS_SEED);
-    for (size_t i = 0; i < src->len && !code; i++) {
-        struct store_merge part = { .stacks = &stacks };
-        struct store_view *view = store_view_get(src->stores[i]);
-
-        code = store_exemplar_merge(view, q, i == 0 ? &sum : &part, e);
-        store_view_put(view);
-        if (!code && i > 0)
-            merge_unite(&sum, &part);
-        store_merge_deinit(&part);
-    }
-    if (!code && m->call_site_len > 0)
-        code = merge_cut(&sum, m->call_site, m->call_site_len, &small, e);
-    if (!code)
-        code = merge_reply_pack(&sum, out, e);
-    *ret_rows = sum.rows;
-    store_merge_deinit(&sum);
-    stacks_deinit(&stacks);
-    stacks_deinit(&small);
+    store_view_put(view);
     return code;
 }
 
@@ -305,7 +277,7 @@ int exemplars_run(const struct read_msg *m, const struct read_source *src, struc
     q.q = m->query;
     q.q.cancel = src->cancel;
     if (m->what == READ_EXM_MERGE)
-        return run_merge(&q, m, src, out, ret_rows, e);
+        return read_run_merge(&(struct read_merge){ merge_store, &q }, m, src, out, ret_rows, e);
     if (m->what == READ_EXM_LIST && m->limit)
         limit = MIN(limit, m->limit);
     int code = read_lists(&q, limit, src, a, &l, e);

@@ -26,11 +26,11 @@ int ledger_decode(struct str payload, struct arena *a, struct read_msg *ret, str
 
     if (!in)
         return unpack_failed("LedgerRequest", payload, a, e);
-    ret->query.tenant = unpack_str(in->tenant);
     ret->ledger = in->distributor ? in : NULL;
     if (ret->ledger && !in->n_shards)
         return err_set(e, ERR_INPUT, "acks are those of some shards, and none is named");
-    return read_take_shards(in->shards, in->n_shards, ret, e);
+    return read_take_head(&(struct read_head){ in->shards, in->n_shards, .tenant = in->tenant },
+                          ret, e);
 }
 
 /* ---- tenants ---- */

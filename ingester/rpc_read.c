@@ -334,7 +334,7 @@ static bool read_start(struct ingester *in, struct read *r)
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
     int code = 0;
 
-    if (__atomic_load_n(rpc_call_canceled(r->call), __ATOMIC_RELAXED))
+    if (atomic_load_explicit(rpc_call_canceled(r->call), memory_order_relaxed))
         code = err_set(&r->err, ERR_CANCELED, "the caller gave up");
     else if (now > r->deadline_ns)
         code = err_set(&r->err, ERR_TIMEOUT, "the query waited %" PRIu64 " ms for its turn",

@@ -26,39 +26,9 @@ int space_decode(struct str payload, struct arena *a, struct read_msg *ret, stru
 
     if (!in)
         return unpack_failed("SpaceRequest", payload, a, e);
-    ret->query.tenant = unpack_str(in->tenant);
     ret->detail = !in->tenants;
-    return read_take_shards(in->shards, in->n_shards, ret, e);
-}
-
-static int by_owner(const void *a, const void *b)
-{
-    const struct space_row *x = a, *y = b;
-    int c = str_cmp(x->tenant, y->tenant);
-
-    if (!c)
-        c = str_cmp(x->service, y->service);
-    if (!c)
-        c = (int)x->kind - (int)y->kind;
-    return c ? c : x->level < y->level ? -1 : x->level > y->level;
-}
-
-/* Rows of the same owner in several shards become one. */
-static void unite(space_rows *rows)
-{
-    size_t n = 0;
-
-    if (rows->len)
-        qsort(rows->ptr, rows->len, sizeof(*rows->ptr), by_owner);
-    vec_for (i, rows) {
-        if (n && by_owner(&rows->ptr[n - 1], &rows->ptr[i]) == 0) {
-            rows->ptr[n - 1].bytes += rows->ptr[i].bytes;
-            rows->ptr[n - 1].far_bytes += rows->ptr[i].far_bytes;
-        } else {
-            rows->ptr[n++] = rows->ptr[i];
-        }
-    }
-    rows->len = n;
+    return read_take_head(&(struct read_head){ in->shards, in->n_shards, .tenant = in->tenant },
+                          ret, e);
 }
 
 static Embertree__SpaceForecast *pack_forecast(const struct forecast_in *in, struct arena *a)
@@ -197,7 +167,7 @@ int space_run(const struct read_msg *m, const struct read_source *src, struct ar
         rc = read_shard(src->stores[i], m, src, a, &t, &r, e);
     if (!rc && !m->query.tenant.len && t.forecasts == src->len && src->len)
         rc = put_forecast(&t.forecast, a, &r, e);
-    unite(&t.rows);
+    t.rows.len = space_rows_unite(t.rows.ptr, t.rows.len);
     if (!rc)
         rc = pack(&r, &t.rows, a, out, e);
     vec_free(&t.rows);

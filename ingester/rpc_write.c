@@ -166,7 +166,7 @@ static int write_decode(struct write *w, struct err *e)
     w->shard = shards_get(w->in->shards, w->msg.shard, e);
     if (!w->shard)
         return e->code;
-    if (__atomic_load_n(rpc_call_canceled(w->call), __ATOMIC_RELAXED))
+    if (atomic_load_explicit(rpc_call_canceled(w->call), memory_order_relaxed))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     if (w->alone)
         return 0;

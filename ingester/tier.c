@@ -30,6 +30,7 @@
 #include "common/cold/offload.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
+#include "common/sys/clock.h"
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/placed.h"
@@ -60,7 +61,7 @@ struct tier {
     struct thread thread;
     atomic_bool stop;
     struct mutex lock;
-    pthread_cond_t wake; /* stop */
+    struct cond wake;    /* stop */
     struct timer *timer; /* simulated: ends the wait of `waiting` */
     struct fiber *waiting;
     bool running; /* simulated */
@@ -89,20 +90,16 @@ static void on_waited(void *cookie)
 
 static void wait_ms(struct tier *t, uint64_t ms)
 {
-    struct timespec until;
-
     if (t->running) {
         t->waiting = fiber_self();
         loop_timer_start(t->timer, stopped(t) ? 0 : ms, 0);
         fiber_yield();
         return;
     }
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-    until.tv_sec += (time_t)(ms / 1000);
+    uint64_t until = clock_mono_ms(clock_real()) + ms;
     mutex_lock(&t->lock);
-    while (!stopped(t))
-        if (pthread_cond_timedwait(&t->wake, &t->lock.m, &until))
-            break;
+    while (!stopped(t) && cond_wait_until(&t->wake, &t->lock, until))
+        ;
     mutex_unlock(&t->lock);
 }
 
@@ -585,7 +582,6 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     const struct cold_conf *conf = conf_get(in->ctx->conf, &cold_options);
     struct object_store *probe;
     struct cold_cache_opts o = { .handles_max = HANDLES_MAX, .open = open_handle };
-    pthread_condattr_t monotonic;
     char dir[PATH_MAX];
     struct tier *t;
 
@@ -606,10 +602,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     o.bytes_max = conf->cache_bytes;
     o.cookie = t;
     mutex_init(&t->lock);
-    CHECK(pthread_condattr_init(&monotonic) == 0);
-    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    CHECK(pthread_cond_init(&t->wake, &monotonic) == 0);
-    CHECK(pthread_condattr_destroy(&monotonic) == 0);
+    cond_init(&t->wake);
     tier_land_init(&t->land);
     tier_health_init(&t->health);
     t->timer = in->ctx->simulated ? loop_timer_new(in->ctx->loop, on_waited, t) : NULL;
@@ -651,7 +644,7 @@ void tier_stop(struct tier *t)
         return;
     mutex_lock(&t->lock);
     atomic_store(&t->stop, true);
-    CHECK(pthread_cond_broadcast(&t->wake) == 0);
+    cond_wake_all(&t->wake);
     mutex_unlock(&t->lock);
     if (t->waiting)
         loop_timer_start(t->timer, 0, 0);
@@ -676,7 +669,7 @@ void tier_free(struct tier *t)
         backup_sweep_free(t->at[i].sweep);
     tier_land_deinit(&t->land);
     tier_health_deinit(&t->health);
-    CHECK(pthread_cond_destroy(&t->wake) == 0);
+    cond_deinit(&t->wake);
     mutex_deinit(&t->lock);
     xfree(t);
 }

@@ -91,22 +91,14 @@ void tier_health_json(struct tier_health *h, struct json *j)
 {
     json_obj(j);
     mutex_lock(&h->lock);
-    json_key(j, "looked");
-    json_bool(j, h->looked);
-    json_key(j, "failing");
-    json_bool(j, h->failing);
-    if (h->looked) {
-        json_key(j, "sinceMs");
-        json_i64(j, h->since_ms);
-    }
-    if (h->failing) {
-        json_key(j, "why");
-        json_cstr(j, h->why.text);
-    }
-    if (h->refused.code) {
-        json_key(j, "refused");
-        json_cstr(j, h->refused.text);
-    }
+    json_put_bool(j, "looked", h->looked);
+    json_put_bool(j, "failing", h->failing);
+    if (h->looked)
+        json_put_i64(j, "sinceMs", h->since_ms);
+    if (h->failing)
+        json_put_cstr(j, "why", h->why.text);
+    if (h->refused.code)
+        json_put_cstr(j, "refused", h->refused.text);
     mutex_unlock(&h->lock);
     json_obj_end(j);
 }

@@ -30,12 +30,12 @@ void tier_land_init(struct tier_land *l)
 {
     mutex_init(&l->lock);
     l->waiting = NULL;
-    CHECK(pthread_cond_init(&l->landed, NULL) == 0);
+    cond_init(&l->landed);
 }
 
 void tier_land_deinit(struct tier_land *l)
 {
-    CHECK(pthread_cond_destroy(&l->landed) == 0);
+    cond_deinit(&l->landed);
     mutex_deinit(&l->lock);
 }
 
@@ -93,7 +93,7 @@ static void done(struct shard_task *task)
 
     mutex_lock(&land->lock);
     l->landed = true;
-    CHECK(pthread_cond_broadcast(&land->landed) == 0);
+    cond_wake_all(&land->landed);
     mutex_unlock(&land->lock);
     if (land->waiting)
         fiber_resume(land->waiting);
@@ -109,7 +109,7 @@ static void wait_landed(struct tier_land *t, struct landing *l)
     }
     mutex_lock(&t->lock);
     while (!l->landed)
-        CHECK(pthread_cond_wait(&t->landed, &t->lock.m) == 0);
+        cond_wait(&t->landed, &t->lock);
     mutex_unlock(&t->lock);
 }
 

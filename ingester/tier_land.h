@@ -15,7 +15,7 @@
 /* One landing at a time waits on it. */
 struct tier_land {
     struct mutex lock;
-    pthread_cond_t landed;
+    struct cond landed;
     struct fiber *waiting; /* in simulation */
 };
 void tier_land_init(struct tier_land *l);

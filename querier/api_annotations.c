@@ -60,18 +60,12 @@ struct annotations {
 static void put_note(struct json *j, const struct found *f, struct str name)
 {
     json_obj(j);
-    json_key(j, "id");
-    json_str(j, f->id);
-    json_key(j, "appName");
-    json_str(j, name);
-    json_key(j, "service");
-    json_str(j, legacy_app_of(name).service);
-    json_key(j, "content");
-    json_str(j, f->note.content);
-    json_key(j, "timestamp");
-    json_i64(j, f->ms / 1000);
-    json_key(j, "timestampMs");
-    json_i64(j, f->ms);
+    json_put_str(j, "id", f->id);
+    json_put_str(j, "appName", name);
+    json_put_str(j, "service", legacy_app_of(name).service);
+    json_put_str(j, "content", f->note.content);
+    json_put_i64(j, "timestamp", f->ms / 1000);
+    json_put_i64(j, "timestampMs", f->ms);
     json_obj_end(j);
 }
 
@@ -290,8 +284,7 @@ static int reply_deleted(struct query *q, struct err *e)
 
     query_json(q, &j);
     json_obj(&j);
-    json_key(&j, "id");
-    json_str(&j, x->one.id);
+    json_put_str(&j, "id", x->one.id);
     json_obj_end(&j);
     return query_out_end(q, e);
 }

@@ -202,12 +202,9 @@ static void put_sides(const struct comparison *c, const struct merged m[DIFF_SID
         json_key(j, side_names[s]);
         json_obj(j);
         view_side_json(&c->side[s], &m[s], j);
-        if (c->instances) {
-            json_key(j, "instances");
-            json_u64(j, c->size[s].instances);
-        }
-        json_key(j, "factor");
-        json_double(j, c->factor[s]);
+        if (c->instances)
+            json_put_u64(j, "instances", c->size[s].instances);
+        json_put_double(j, "factor", c->factor[s]);
         json_obj_end(j);
     }
 }
@@ -219,17 +216,14 @@ static void put_values(const struct compare *t, const char *key, const uint64_t 
 
     json_key(j, key);
     json_obj(j);
-    json_key(j, "left");
-    json_u64(j, v[DIFF_LEFT]);
-    json_key(j, "right");
-    json_u64(j, v[DIFF_RIGHT]);
+    json_put_u64(j, "left", v[DIFF_LEFT]);
+    json_put_u64(j, "right", v[DIFF_RIGHT]);
     json_key(j, "shown");
     json_arr(j);
     json_double(j, left);
     json_double(j, compare_value(t, DIFF_RIGHT, v[DIFF_RIGHT]));
     json_arr_end(j);
-    json_key(j, "delta");
-    json_double(j, delta);
+    json_put_double(j, "delta", delta);
     json_key(j, "change"); /* null: new */
     json_double(j, left > 0 ? delta / left : (double)NAN);
     json_obj_end(j);
@@ -240,18 +234,14 @@ static void put_table(const struct comparison *c, const struct compare *t, struc
     size_t begin = (size_t)MIN(c->page.offset, t->len);
     size_t end = begin + (size_t)MIN(c->page.limit, t->len - begin);
 
-    json_key(j, "functions");
-    json_u64(j, t->functions);
-    json_key(j, "matching");
-    json_u64(j, t->len);
-    json_key(j, "offset");
-    json_u64(j, c->page.offset);
+    json_put_u64(j, "functions", t->functions);
+    json_put_u64(j, "matching", t->len);
+    json_put_u64(j, "offset", c->page.offset);
     json_key(j, "rows");
     json_arr(j);
     for (size_t i = begin; i < end; i++) {
         json_obj(j);
-        json_key(j, "name");
-        json_str(j, t->rows[i].name);
+        json_put_str(j, "name", t->rows[i].name);
         put_values(t, "self", t->rows[i].self, j);
         put_values(t, "total", t->rows[i].total, j);
         json_obj_end(j);
@@ -275,12 +265,9 @@ static int put_tree(struct query *q, const struct comparison *c, struct merged m
         compare_scale(right, scale);
     q->saturated += right->saturated;
     diff_init(&d, left, right, c->max_nodes);
-    json_key(j, "treeScale");
-    json_double(j, scale);
-    json_key(j, "leftTicks");
-    json_u64(j, d.ticks[DIFF_LEFT]);
-    json_key(j, "rightTicks");
-    json_u64(j, d.ticks[DIFF_RIGHT]);
+    json_put_double(j, "treeScale", scale);
+    json_put_u64(j, "leftTicks", d.ticks[DIFF_LEFT]);
+    json_put_u64(j, "rightTicks", d.ticks[DIFF_RIGHT]);
     json_key(j, "flamebearer");
     diff_json(&d, j);
     diff_deinit(&d);
@@ -301,8 +288,7 @@ static int put_json(struct query *q, const struct comparison *c, struct merged m
     compare_order(&t, (enum compare_sort)c->sort, (enum compare_dir)c->dir);
     query_json(q, &j);
     json_obj(&j);
-    json_key(&j, "mode");
-    json_cstr(&j, compare_mode_name(c->mode));
+    json_put_cstr(&j, "mode", compare_mode_name(c->mode));
     view_notes_json(q, &j);
     put_sides(c, m, &j);
     put_table(c, &t, &j);

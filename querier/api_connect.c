@@ -4,7 +4,6 @@
  */
 #include "querier/api_connect.h"
 
-#include "querier/connect.h"
 #include "querier/connect_msg.h"
 #include "querier/label_lists.h"
 #include "querier/v1.h"
@@ -24,6 +23,22 @@ static int ask(struct query *q, const struct spec *spec, const struct msg_times 
             return e->code;
     }
     return 0;
+}
+
+/* True if Accept allows label names beyond [A-Za-z_][A-Za-z0-9_]*: a parameter of a media range is
+ * allow-utf8-labelnames=true. */
+static bool utf8_names(const struct http_req *r)
+{
+    struct str accept = http_header(r, "Accept"), range, param;
+    bool ranges = true;
+
+    while (str_next(&accept, ',', &ranges, &range)) {
+        bool params = true;
+        while (str_next(&range, ';', &params, &param))
+            if (str_eq_nocase(str_trim(param), STR("allow-utf8-labelnames=true")))
+                return true;
+    }
+    return false;
 }
 
 /* ---- ProfileTypes -----------------------------------------------------------------------------*/
@@ -96,7 +111,7 @@ static int reply_names(struct query *q, bool plain_only, struct err *e)
 
 static int reply_label_names(struct query *q, struct err *e)
 {
-    return reply_names(q, !connect_utf8_names(q->http), e);
+    return reply_names(q, !utf8_names(q->http), e);
 }
 
 static int reply_label_values(struct query *q, struct err *e)
@@ -150,7 +165,7 @@ static int reply_series(struct query *q, struct err *e)
     struct label_lists l;
     struct msg_out o;
 
-    if (label_lists_read(q, ASK_LISTS, !connect_utf8_names(q->http), &l, e))
+    if (label_lists_read(q, ASK_LISTS, !utf8_names(q->http), &l, e))
         return e->code;
     query_msg(q, &o);
     msg_out_list(&o, 2, "labelsSet");

@@ -226,18 +226,6 @@ static void add_shard(struct sum *s, const Embertree__DeleteShard *x)
     add_bounds(s, x->from_ms, x->to_ms);
 }
 
-static void put_i64(struct json *j, const char *name, int64_t v)
-{
-    json_key(j, name);
-    json_i64(j, v);
-}
-
-static void put_str(struct json *j, const char *name, struct str s)
-{
-    json_key(j, name);
-    json_str(j, s);
-}
-
 static int reply_delete(struct query *q, struct err *e)
 {
     const struct deletion *d = q->state;
@@ -256,21 +244,19 @@ static int reply_delete(struct query *q, struct err *e)
         s.services = MIN(s.services, 1);
     query_json(q, &j);
     json_obj(&j);
-    put_str(&j, "id", d->id);
-    put_str(&j, "tenant", q->tenants[0]);
-    put_str(&j, "what", d->what);
-    json_key(&j, "dryRun");
-    json_bool(&j, d->op == OP_DRY_RUN);
-    json_key(&j, "repeated");
-    json_bool(&j, s.repeated == s.shards);
-    put_str(&j, "kind", str_c(kind_name(s.kind)));
-    put_i64(&j, "services", (int64_t)s.services);
-    put_i64(&j, "series", (int64_t)s.series);
-    put_i64(&j, "unsealedRows", (int64_t)s.raw_rows);
-    put_i64(&j, "bytesEstimate", (int64_t)s.bytes);
-    put_i64(&j, "from", s.from_ms);
-    put_i64(&j, "until", s.to_ms);
-    put_i64(&j, "shards", (int64_t)s.shards);
+    json_put_str(&j, "id", d->id);
+    json_put_str(&j, "tenant", q->tenants[0]);
+    json_put_str(&j, "what", d->what);
+    json_put_bool(&j, "dryRun", d->op == OP_DRY_RUN);
+    json_put_bool(&j, "repeated", s.repeated == s.shards);
+    json_put_str(&j, "kind", str_c(kind_name(s.kind)));
+    json_put_i64(&j, "services", (int64_t)s.services);
+    json_put_i64(&j, "series", (int64_t)s.series);
+    json_put_i64(&j, "unsealedRows", (int64_t)s.raw_rows);
+    json_put_i64(&j, "bytesEstimate", (int64_t)s.bytes);
+    json_put_i64(&j, "from", s.from_ms);
+    json_put_i64(&j, "until", s.to_ms);
+    json_put_i64(&j, "shards", (int64_t)s.shards);
     json_obj_end(&j);
     return query_out_end(q, e);
 }
@@ -337,23 +323,23 @@ static void put_one(struct json *j, const struct one *o)
         of += MAX(t->of, 1u);
     }
     json_obj(j);
-    put_str(j, "id", in_str(o->at[0]->id));
-    put_str(j, "what", in_str(o->at[0]->what));
-    put_str(j, "kind", str_c(kind_name(s.kind)));
-    put_str(j, "state", str_c(states[state]));
-    put_str(j, "phase", behind ? in_str(behind->phase) : STR_NULL);
-    put_i64(j, "created", o->created_ms);
-    put_i64(j, "ended", state ? ended : 0);
-    put_i64(j, "from", s.from_ms);
-    put_i64(j, "until", s.to_ms);
-    put_i64(j, "services", (int64_t)s.services);
-    put_i64(j, "series", (int64_t)s.series);
-    put_i64(j, "unsealedRows", (int64_t)s.raw_rows);
-    put_i64(j, "deletedRows", (int64_t)rows);
-    put_i64(j, "deletedBytes", (int64_t)bytes);
-    put_i64(j, "percent", state ? 100 : of ? (int64_t)(done * 100 / of) : 0);
-    put_i64(j, "copiesBehind", (int64_t)copies);
-    put_i64(j, "shards", (int64_t)o->len);
+    json_put_str(j, "id", in_str(o->at[0]->id));
+    json_put_str(j, "what", in_str(o->at[0]->what));
+    json_put_str(j, "kind", str_c(kind_name(s.kind)));
+    json_put_str(j, "state", str_c(states[state]));
+    json_put_str(j, "phase", behind ? in_str(behind->phase) : STR_NULL);
+    json_put_i64(j, "created", o->created_ms);
+    json_put_i64(j, "ended", state ? ended : 0);
+    json_put_i64(j, "from", s.from_ms);
+    json_put_i64(j, "until", s.to_ms);
+    json_put_i64(j, "services", (int64_t)s.services);
+    json_put_i64(j, "series", (int64_t)s.series);
+    json_put_i64(j, "unsealedRows", (int64_t)s.raw_rows);
+    json_put_i64(j, "deletedRows", (int64_t)rows);
+    json_put_i64(j, "deletedBytes", (int64_t)bytes);
+    json_put_i64(j, "percent", state ? 100 : of ? (int64_t)(done * 100 / of) : 0);
+    json_put_i64(j, "copiesBehind", (int64_t)copies);
+    json_put_i64(j, "shards", (int64_t)o->len);
     json_obj_end(j);
 }
 

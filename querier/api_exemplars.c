@@ -84,22 +84,14 @@ static void put_bounds(const struct picked *p, const uint32_t *counts, struct js
             least = MIN(least, counts[i]);
             most = MAX(most, counts[i]);
         }
-    json_key(j, "timeBuckets");
-    json_u64(j, p->time_buckets);
-    json_key(j, "valueBuckets");
-    json_u64(j, p->value_buckets);
-    json_key(j, "startTime");
-    json_i64(j, MIN(s->from_ms, INT64_MAX / 1000000) * 1000000);
-    json_key(j, "endTime");
-    json_i64(j, MIN(s->until_ms, INT64_MAX / 1000000) * 1000000);
-    json_key(j, "minValue");
-    json_u64(j, p->least);
-    json_key(j, "maxValue");
-    json_u64(j, p->most);
-    json_key(j, "minDepth");
-    json_u64(j, most ? least : 0);
-    json_key(j, "maxDepth");
-    json_u64(j, most);
+    json_put_u64(j, "timeBuckets", p->time_buckets);
+    json_put_u64(j, "valueBuckets", p->value_buckets);
+    json_put_i64(j, "startTime", MIN(s->from_ms, INT64_MAX / 1000000) * 1000000);
+    json_put_i64(j, "endTime", MIN(s->until_ms, INT64_MAX / 1000000) * 1000000);
+    json_put_u64(j, "minValue", p->least);
+    json_put_u64(j, "maxValue", p->most);
+    json_put_u64(j, "minDepth", most ? least : 0);
+    json_put_u64(j, "maxDepth", most);
 }
 
 static void put_heatmap(struct query *q, const struct render *r, struct json *j)

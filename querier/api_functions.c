@@ -236,7 +236,7 @@ struct sum {
 };
 struct sums {
     VEC(struct sum) at;
-    struct map_str *by_name; /* -> index + 1 */
+    struct map_str *by_name; /* -> index */
     bool by_total;
 };
 
@@ -247,15 +247,12 @@ static int add_sums(struct query *q, struct sums *s, const struct wire_function_
         return e->code;
     for (size_t i = 0; i < w->len; i++) {
         const struct wire_function *f = &w->at[i];
-        uintptr_t at = (uintptr_t)map_str_get(s->by_name, f->name);
         if (!f->len || !f->name.len)
             continue; /* what has no name is in the sum of all alone */
-        if (!at) {
+        size_t at = map_str_index(s->by_name, f->name, s->at.len);
+        if (at == s->at.len)
             vec_push(&s->at, ((struct sum){ .name = f->name }));
-            at = s->at.len;
-            map_str_put(s->by_name, f->name, (void *)at);
-        }
-        struct sum *to = &s->at.ptr[at - 1];
+        struct sum *to = &s->at.ptr[at];
         to->self = u64_add_sat(to->self, f->self[0]);
         to->total = u64_add_sat(to->total, f->total[0]);
     }
@@ -386,19 +383,15 @@ static int next_groups(struct query *q, struct err *e)
 static void put_head(const struct query *q, const struct functions *f, struct json *j)
 {
     view_type_json(f->spec.profile_type, f->table.gauge, j);
-    json_key(j, "startMs");
-    json_i64(j, f->from_ms);
-    json_key(j, "stepMs");
-    json_i64(j, f->grid.step_ms);
-    json_key(j, "points");
-    json_u64(j, f->grid.points);
+    json_put_i64(j, "startMs", f->from_ms);
+    json_put_i64(j, "stepMs", f->grid.step_ms);
+    json_put_u64(j, "points", f->grid.points);
     view_notes_json(q, j);
 }
 
 static void put_groups(const struct functions *f, struct json *j)
 {
-    json_key(j, "groupsOmitted");
-    json_u64(j, f->groups_omitted);
+    json_put_u64(j, "groupsOmitted", f->groups_omitted);
     json_key(j, "groups");
     json_arr(j);
     for (size_t i = 0; i < f->groups_len; i++) {

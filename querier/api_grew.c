@@ -42,7 +42,7 @@ struct range {
 };
 /* Functions of a service, or of everything, while they are compared. */
 struct side_sums {
-    struct map_str *by_name;   /* owned; name -> index + 1 */
+    struct map_str *by_name;   /* owned; name -> index */
     VEC(struct grew_row) rows; /* names borrowed from replies */
     uint64_t all[DIFF_SIDES];
     uint32_t leaves[DIFF_SIDES];
@@ -228,15 +228,12 @@ static int sums_add(struct query *q, struct side_sums *s, size_t side,
     }
     for (size_t i = 0; i < w->len; i++) {
         const struct wire_function *f = &w->at[i];
-        uintptr_t at = (uintptr_t)map_str_get(s->by_name, f->name);
         if (!f->len || !f->name.len)
             continue; /* what has no name is in the sum of all alone */
-        if (!at) {
+        size_t at = map_str_index(s->by_name, f->name, s->rows.len);
+        if (at == s->rows.len)
             vec_push(&s->rows, ((struct grew_row){ .name = f->name }));
-            at = s->rows.len;
-            map_str_put(s->by_name, f->name, (void *)at);
-        }
-        struct grew_row *r = &s->rows.ptr[at - 1];
+        struct grew_row *r = &s->rows.ptr[at];
         r->self[side] = u64_add_sat(r->self[side], f->self[0]);
         r->total[side] = u64_add_sat(r->total[side], f->total[0]);
     }
@@ -339,31 +336,22 @@ static int read_service(struct query *q, struct grew *g, size_t ask, struct str 
 static void put_head(const struct query *q, const struct grew *g, struct json *j)
 {
     view_type_json(g->spec.profile_type, g->gauge, j);
-    json_key(j, "mode");
-    json_cstr(j, compare_mode_name(g->mode));
+    json_put_cstr(j, "mode", compare_mode_name(g->mode));
     view_notes_json(q, j);
     for (size_t k = 0; k < DIFF_SIDES; k++) {
         const struct range *r = &g->ranges[k];
         json_key(j, side_keys[k]);
         json_obj(j);
-        json_key(j, "startMs");
-        json_i64(j, r->end_ms ? r->start_ms : r->range.start_ms);
-        json_key(j, "endMs");
-        json_i64(j, r->end_ms ? r->end_ms : r->range.end_ms);
-        json_key(j, "all");
-        json_u64(j, MIN(r->all, (uint64_t)INT64_MAX));
+        json_put_i64(j, "startMs", r->end_ms ? r->start_ms : r->range.start_ms);
+        json_put_i64(j, "endMs", r->end_ms ? r->end_ms : r->range.end_ms);
+        json_put_u64(j, "all", MIN(r->all, (uint64_t)INT64_MAX));
         json_obj_end(j);
     }
-    if (g->by == BY_SERVICE) {
-        json_key(j, "services");
-        json_u64(j, g->services_len);
-    }
-    json_key(j, "functions");
-    json_u64(j, g->functions);
-    json_key(j, "matching");
-    json_u64(j, g->matching);
-    json_key(j, "offset");
-    json_u64(j, g->page.offset);
+    if (g->by == BY_SERVICE)
+        json_put_u64(j, "services", g->services_len);
+    json_put_u64(j, "functions", g->functions);
+    json_put_u64(j, "matching", g->matching);
+    json_put_u64(j, "offset", g->page.offset);
 }
 
 static int put_json(struct query *q, struct grew *g, struct err *e)

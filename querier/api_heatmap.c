@@ -78,14 +78,9 @@ static int find_group(struct query *q, struct heatmap *h, const struct labels *s
     if (exm_group(series, msg_strs(&h->asked.group_by), h->asked.group_by.len, q->arena, &mine,
                   &key, e))
         return e->code;
-    uintptr_t known = (uintptr_t)map_str_get(h->by_labels, key);
-    if (!known) {
-        struct group g = { .labels = mine };
-        vec_push(&h->groups, g);
-        known = h->groups.len;
-        map_str_put(h->by_labels, key, (void *)known);
-    }
-    *ret = (uint32_t)known - 1;
+    *ret = (uint32_t)map_str_index(h->by_labels, key, h->groups.len);
+    if (*ret == h->groups.len)
+        vec_push(&h->groups, ((struct group){ .labels = mine }));
     return 0;
 }
 

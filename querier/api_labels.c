@@ -114,8 +114,7 @@ static int reply_old_names(struct query *q, bool objects, struct err *e)
     json_arr(&j);
     for (size_t i = 0; i < n; i++) {
         json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, names[i]);
+        json_put_str(&j, "name", names[i]);
         json_obj_end(&j);
     }
     json_arr_end(&j);

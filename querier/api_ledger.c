@@ -51,18 +51,6 @@ static int read_replies(struct query *q, ledger_rows *ret, struct err *e)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_number(struct json *j, const char *key, uint64_t v)
-{
-    json_key(j, key);
-    json_u64(j, v);
-}
-
-static void put_time(struct json *j, const char *key, int64_t v)
-{
-    json_key(j, key);
-    json_i64(j, v);
-}
-
 static void put_findings(const Embertree__LedgerTenant *const *rows, size_t n, struct json *j)
 {
     size_t shown = 0;
@@ -85,17 +73,14 @@ static void put_accepted(const Embertree__LedgerTenant *const *rows, size_t n, s
         for (size_t k = 0; k < rows[i]->n_written_off && shown < ACCEPTED_SHOWN; k++, shown++) {
             const Embertree__LedgerAccepted *x = rows[i]->written_off[k];
             json_obj(j);
-            put_time(j, "at", x->at_ms);
-            json_key(j, "by");
-            json_str(j, str_n(x->who.data, x->who.len));
-            json_key(j, "reason");
-            json_str(j, str_n(x->reason.data, x->reason.len));
-            json_key(j, "service");
-            json_str(j, str_n(x->service.data, x->service.len));
-            put_number(j, "shard", x->shard);
-            put_number(j, "places", x->places);
-            put_number(j, "missing", x->lost);
-            put_number(j, "surplus", x->doubled);
+            json_put_i64(j, "at", x->at_ms);
+            json_put_str(j, "by", str_n(x->who.data, x->who.len));
+            json_put_str(j, "reason", str_n(x->reason.data, x->reason.len));
+            json_put_str(j, "service", str_n(x->service.data, x->service.len));
+            json_put_u64(j, "shard", x->shard);
+            json_put_u64(j, "places", x->places);
+            json_put_u64(j, "missing", x->lost);
+            json_put_u64(j, "surplus", x->doubled);
             json_obj_end(j);
         }
     json_arr_end(j);
@@ -128,27 +113,26 @@ static uint64_t put_tenant(const Embertree__LedgerTenant *const *rows, size_t n,
         s.audited_ms = i ? MIN(s.audited_ms, x->audited_ms) : x->audited_ms;
     }
     json_obj(j);
-    json_key(j, "tenant");
-    json_str(j, name_of(rows[0]));
-    put_number(j, "accepted", s.accepted);
-    put_number(j, "duplicates", s.duplicates);
-    put_number(j, "stored", s.stored);
-    put_number(j, "sealed", s.sealed);
-    put_number(j, "unsealed", s.raw);
-    put_number(j, "expired", s.expired);
-    put_number(j, "deleted", s.deleted);
-    put_time(j, "since", s.since_ms);
-    put_number(j, "notCountedYet", s.adopting);
+    json_put_str(j, "tenant", name_of(rows[0]));
+    json_put_u64(j, "accepted", s.accepted);
+    json_put_u64(j, "duplicates", s.duplicates);
+    json_put_u64(j, "stored", s.stored);
+    json_put_u64(j, "sealed", s.sealed);
+    json_put_u64(j, "unsealed", s.raw);
+    json_put_u64(j, "expired", s.expired);
+    json_put_u64(j, "deleted", s.deleted);
+    json_put_i64(j, "since", s.since_ms);
+    json_put_u64(j, "notCountedYet", s.adopting);
     json_key(j, "audit");
     json_obj(j);
-    put_time(j, "at", s.audited_ms);
-    put_number(j, "services", s.audited);
-    put_number(j, "waitingForDeletes", s.skipped);
-    put_number(j, "stored", s.must);
-    put_number(j, "queryable", s.queryable);
-    put_number(j, "missing", s.lost);
-    put_number(j, "surplus", s.doubled);
-    put_number(j, "difference", s.difference);
+    json_put_i64(j, "at", s.audited_ms);
+    json_put_u64(j, "services", s.audited);
+    json_put_u64(j, "waitingForDeletes", s.skipped);
+    json_put_u64(j, "stored", s.must);
+    json_put_u64(j, "queryable", s.queryable);
+    json_put_u64(j, "missing", s.lost);
+    json_put_u64(j, "surplus", s.doubled);
+    json_put_u64(j, "difference", s.difference);
     put_findings(rows, n, j);
     json_obj_end(j);
     put_accepted(rows, n, j);
@@ -175,8 +159,8 @@ static int reply(struct query *q, struct err *e)
             difference += put_tenant(&rows.ptr[i], end - i, &j);
         }
         json_arr_end(&j);
-        put_number(&j, "difference", difference);
-        put_number(&j, "missingIngesters", q->missing.missing);
+        json_put_u64(&j, "difference", difference);
+        json_put_u64(&j, "missingIngesters", q->missing.missing);
         json_obj_end(&j);
         rc = query_out_end(q, e);
     }

@@ -15,12 +15,6 @@ static ProtobufCBinaryData bytes_of(struct str s)
     return (ProtobufCBinaryData){ s.len, (uint8_t *)(uintptr_t)s.ptr };
 }
 
-static void put(struct json *j, const char *key, uint64_t v)
-{
-    json_key(j, key);
-    json_u64(j, v);
-}
-
 static int reply(struct query *q, struct err *e)
 {
     Embertree__LedgerAcceptReply s = EMBERTREE__LEDGER_ACCEPT_REPLY__INIT;
@@ -42,14 +36,13 @@ static int reply(struct query *q, struct err *e)
     }
     query_json(q, &j);
     json_obj(&j);
-    json_key(&j, "tenant");
-    json_str(&j, *tenant);
-    put(&j, "places", s.places);
-    put(&j, "services", s.services);
-    put(&j, "missing", s.lost);
-    put(&j, "surplus", s.doubled);
-    put(&j, "servicesLeft", s.more);
-    put(&j, "shardsNotAudited", s.unseen);
+    json_put_str(&j, "tenant", *tenant);
+    json_put_u64(&j, "places", s.places);
+    json_put_u64(&j, "services", s.services);
+    json_put_u64(&j, "missing", s.lost);
+    json_put_u64(&j, "surplus", s.doubled);
+    json_put_u64(&j, "servicesLeft", s.more);
+    json_put_u64(&j, "shardsNotAudited", s.unseen);
     json_obj_end(&j);
     return query_out_end(q, e);
 }

@@ -71,14 +71,10 @@ static void put_merge_metadata(struct query *q, const struct render *r, struct j
 
     json_key(j, "mergeMetadata");
     json_obj(j);
-    json_key(j, "appName");
-    json_str(j, r->side.query);
-    json_key(j, "startTime");
-    json_str(j, g->start_text);
-    json_key(j, "endTime");
-    json_str(j, g->end_text);
-    json_key(j, "profilesLength");
-    json_u64(j, g->profiles);
+    json_put_str(j, "appName", r->side.query);
+    json_put_str(j, "startTime", g->start_text);
+    json_put_str(j, "endTime", g->end_text);
+    json_put_u64(j, "profilesLength", g->profiles);
     json_obj_end(j);
     json_key(j, "queryID"); /* the same question has the same one */
     (void)snprintf(id, sizeof(id), "%016" PRIx64, hash64(q->http->body.ptr, q->http->body.len, 0));

@@ -39,10 +39,8 @@ static void put_ticks(const uint64_t ticks[DIFF_SIDES], struct json *j)
     static const char *const keys[DIFF_SIDES] = { "leftTicks", "rightTicks" };
 
     for (int s = 0; s < DIFF_SIDES; s++)
-        if (ticks[s]) {
-            json_key(j, keys[s]);
-            json_u64(j, ticks[s]);
-        }
+        if (ticks[s])
+            json_put_u64(j, keys[s], ticks[s]);
 }
 
 struct answer {
@@ -53,8 +51,7 @@ struct answer {
 static void put_head(void *cookie, struct json *j)
 {
     (void)cookie;
-    json_key(j, "version");
-    json_u64(j, 1);
+    json_put_u64(j, "version", 1);
     json_key(j, "flamebearer");
 }
 

@@ -21,7 +21,7 @@ struct top {
 struct tops {
     VEC(struct top) at;
     struct map_u64 points;  /* group << 32 | k -> index into at */
-    struct map_str *groups; /* canonical labels -> index + 1 */
+    struct map_str *groups; /* canonical labels -> index */
 };
 
 static void add_top(struct tops *tops, uint32_t group, uint32_t k, struct top top)
@@ -206,13 +206,9 @@ static int find_group(struct query *q, const struct select_series *s, const stru
 
     if (exm_group(series, s->group_by, s->group_by_len, q->arena, &mine, &key, e))
         return e->code;
-    uintptr_t known = (uintptr_t)map_str_get(o->by_key, key);
-    if (!known) {
+    *ret = (uint32_t)map_str_index(o->by_key, key, o->groups.len);
+    if (*ret == o->groups.len)
         vec_push(&o->groups, mine);
-        known = o->groups.len;
-        map_str_put(o->by_key, key, (void *)known);
-    }
-    *ret = (uint32_t)known - 1;
     return 0;
 }
 

@@ -72,35 +72,6 @@ static int read_replies(struct query *q, struct report *r, struct err *e)
     return 0;
 }
 
-static int by_owner(const void *a, const void *b)
-{
-    const struct space_row *x = a, *y = b;
-    int c = str_cmp(x->tenant, y->tenant);
-
-    if (!c)
-        c = str_cmp(x->service, y->service);
-    if (!c)
-        c = (int)x->kind - (int)y->kind;
-    return c ? c : x->level < y->level ? -1 : x->level > y->level;
-}
-
-static void unite(struct report *r)
-{
-    size_t n = 0;
-
-    if (r->rows.len)
-        qsort(r->rows.ptr, r->rows.len, sizeof(*r->rows.ptr), by_owner);
-    vec_for (i, &r->rows) {
-        if (n && by_owner(&r->rows.ptr[n - 1], &r->rows.ptr[i]) == 0) {
-            r->rows.ptr[n - 1].bytes += r->rows.ptr[i].bytes;
-            r->rows.ptr[n - 1].far_bytes += r->rows.ptr[i].far_bytes;
-        } else {
-            r->rows.ptr[n++] = r->rows.ptr[i];
-        }
-    }
-    r->rows.len = n;
-}
-
 static const char *kind_name(const struct space_row *r)
 {
     return (unsigned)r->kind < SPACE_KINDS_LEN ? space_kind_names[r->kind] : "other";
@@ -113,25 +84,19 @@ static const char *level_name(const struct space_row *r)
 
 /* ---- JSON -------------------------------------------------------------------------------------*/
 
-static void put_number(struct json *j, const char *key, uint64_t v)
-{
-    json_key(j, key);
-    json_u64(j, v);
-}
-
 static void put_files(const struct report *r, struct json *j)
 {
     const struct space *f = &r->files;
 
     json_key(j, "files");
     json_obj(j);
-    put_number(j, "tables", f->tables_bytes);
-    put_number(j, "obsolete", f->obsolete_bytes);
-    put_number(j, "log", f->log_bytes);
-    put_number(j, "other", f->other_bytes);
-    put_number(j, "total", f->tables_bytes + f->obsolete_bytes + f->log_bytes + f->other_bytes);
+    json_put_u64(j, "tables", f->tables_bytes);
+    json_put_u64(j, "obsolete", f->obsolete_bytes);
+    json_put_u64(j, "log", f->log_bytes);
+    json_put_u64(j, "other", f->other_bytes);
+    json_put_u64(j, "total", f->tables_bytes + f->obsolete_bytes + f->log_bytes + f->other_bytes);
     json_obj_end(j);
-    put_number(j, "memtables", f->memtable_bytes);
+    json_put_u64(j, "memtables", f->memtable_bytes);
     json_key(j, "ingesters");
     volumes_json(&r->volumes, j);
 }
@@ -152,20 +117,20 @@ static void put_sums(const struct report *r, struct json *j)
     json_key(j, "kinds");
     json_obj(j);
     for (size_t i = 0; i < SPACE_KINDS_LEN; i++)
-        put_number(j, space_kind_names[i], kinds[i]);
+        json_put_u64(j, space_kind_names[i], kinds[i]);
     json_obj_end(j);
     json_key(j, "levels");
     json_obj(j);
     for (uint32_t i = 0; i < KEY_LEVELS; i++)
-        put_number(j, retain_level_name(i), levels[i]);
+        json_put_u64(j, retain_level_name(i), levels[i]);
     json_obj_end(j);
 }
 
 static void put_json(const struct query *q, const struct report *r, bool whole, struct json *j)
 {
     json_obj(j);
-    put_number(j, "bytes", r->shown);
-    put_number(j, "farBytes", r->far);
+    json_put_u64(j, "bytes", r->shown);
+    json_put_u64(j, "farBytes", r->far);
     if (whole)
         put_files(r, j);
     put_sums(r, j);
@@ -175,24 +140,18 @@ static void put_json(const struct query *q, const struct report *r, bool whole, 
         const struct space_row *row = &r->rows.ptr[i];
 
         json_obj(j);
-        json_key(j, "tenant");
-        json_str(j, row->tenant);
-        json_key(j, "service");
-        json_str(j, row->service);
-        json_key(j, "kind");
-        json_cstr(j, kind_name(row));
-        if (level_name(row)[0]) {
-            json_key(j, "level");
-            json_cstr(j, level_name(row));
-        }
-        put_number(j, "bytes", row->bytes);
+        json_put_str(j, "tenant", row->tenant);
+        json_put_str(j, "service", row->service);
+        json_put_cstr(j, "kind", kind_name(row));
+        if (level_name(row)[0])
+            json_put_cstr(j, "level", level_name(row));
+        json_put_u64(j, "bytes", row->bytes);
         if (row->far_bytes)
-            put_number(j, "farBytes", row->far_bytes);
+            json_put_u64(j, "farBytes", row->far_bytes);
         json_obj_end(j);
     }
     json_arr_end(j);
-    json_key(j, "missingIngesters");
-    json_u64(j, q->missing.missing);
+    json_put_u64(j, "missingIngesters", q->missing.missing);
     json_obj_end(j);
 }
 
@@ -262,7 +221,7 @@ static int reply(struct query *q, struct err *e)
     int rc = read_replies(q, &r, e);
 
     if (!rc) {
-        unite(&r);
+        r.rows.len = space_rows_unite(r.rows.ptr, r.rows.len);
         (void)http_param(q->http, "format", &format);
         query_json(q, &j);
         if (str_eqc(format, "text")) {

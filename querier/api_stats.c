@@ -17,7 +17,6 @@
 #include "common/model/slot.h"
 #include "querier/api_connect.h"
 #include "querier/connect_msg.h"
-#include "querier/estimate.h"
 #include "querier/merged.h"
 #include "querier/v1.h"
 

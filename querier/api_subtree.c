@@ -98,14 +98,10 @@ static int by_sort(const void *a, const void *b, void *cookie)
 static void put_child(const struct child *c, struct json *j)
 {
     json_obj(j);
-    json_key(j, "name");
-    json_str(j, c->name);
-    json_key(j, "self");
-    json_u64(j, c->self);
-    json_key(j, "total");
-    json_u64(j, c->total);
-    json_key(j, "children");
-    json_u64(j, c->children);
+    json_put_str(j, "name", c->name);
+    json_put_u64(j, "self", c->self);
+    json_put_u64(j, "total", c->total);
+    json_put_u64(j, "children", c->children);
     json_obj_end(j);
 }
 
@@ -115,10 +111,8 @@ static void put_page(const struct subtree *s, const struct children *c, struct j
     size_t end = begin + (size_t)MIN(s->page.limit, c->len - begin);
     uint64_t rest = 0;
 
-    json_key(j, "matching");
-    json_u64(j, c->len);
-    json_key(j, "offset");
-    json_u64(j, s->page.offset);
+    json_put_u64(j, "matching", c->len);
+    json_put_u64(j, "offset", s->page.offset);
     json_key(j, "rows");
     json_arr(j);
     for (size_t i = begin; i < end; i++)
@@ -147,12 +141,9 @@ static int put_json(struct query *q, const struct subtree *s, struct merged *m, 
     json_arr_end(&j);
     json_key(&j, "node");
     json_obj(&j);
-    json_key(&j, "self");
-    json_u64(&j, found ? m->tree.self.ptr[node] : 0);
-    json_key(&j, "total");
-    json_u64(&j, total);
-    json_key(&j, "children");
-    json_u64(&j, c->all);
+    json_put_u64(&j, "self", found ? m->tree.self.ptr[node] : 0);
+    json_put_u64(&j, "total", total);
+    json_put_u64(&j, "children", c->all);
     json_obj_end(&j);
     put_page(s, c, &j);
     if (s->tree) {

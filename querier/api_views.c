@@ -53,14 +53,10 @@ static uint32_t function_of(struct merged *m, struct str text)
 
 static void put_sums(struct json *j, uint64_t self, uint64_t total, uint64_t all)
 {
-    json_key(j, "self");
-    json_u64(j, self);
-    json_key(j, "selfPercent");
-    json_double(j, view_percent(self, all));
-    json_key(j, "total");
-    json_u64(j, total);
-    json_key(j, "totalPercent");
-    json_double(j, view_percent(total, all));
+    json_put_u64(j, "self", self);
+    json_put_double(j, "selfPercent", view_percent(self, all));
+    json_put_u64(j, "total", total);
+    json_put_double(j, "totalPercent", view_percent(total, all));
 }
 
 /* ---- top --------------------------------------------------------------------------------------*/
@@ -74,18 +70,14 @@ static void put_top(struct query *q, const struct views *v, const struct merged 
     json_obj(j);
     view_side_json(&v->side, m, j);
     view_notes_json(q, j);
-    json_key(j, "functions");
-    json_u64(j, top->functions);
-    json_key(j, "matching");
-    json_u64(j, top->len);
-    json_key(j, "offset");
-    json_u64(j, v->page.offset);
+    json_put_u64(j, "functions", top->functions);
+    json_put_u64(j, "matching", top->len);
+    json_put_u64(j, "offset", v->page.offset);
     json_key(j, "rows");
     json_arr(j);
     for (size_t i = begin; i < end; i++) {
         json_obj(j);
-        json_key(j, "name");
-        json_str(j, m->tree.names.ptr[top->rows[i].name]);
+        json_put_str(j, "name", m->tree.names.ptr[top->rows[i].name]);
         put_sums(j, top->rows[i].self, top->rows[i].total, top->total);
         json_obj_end(j);
     }
@@ -167,15 +159,13 @@ static int put_focus(struct query *q, const struct views *v, struct merged *m, s
     uint64_t all = calltree_total(&m->tree);
 
     json_obj(j);
-    json_key(j, "version");
-    json_u64(j, 1);
+    json_put_u64(j, "version", 1);
     view_side_json(&v->side, m, j);
     view_notes_json(q, j);
     focus_keep(&m->tree, name);
     json_key(j, "function");
     json_obj(j);
-    json_key(j, "name");
-    json_str(j, v->function);
+    json_put_str(j, "name", v->function);
     put_sums(j, self_of(&m->tree, name), calltree_total(&m->tree), all);
     json_obj_end(j);
     put_metadata(v, j);
@@ -219,14 +209,12 @@ static int put_sandwich(struct query *q, const struct views *v, const struct mer
 
     query_json(q, &j);
     json_obj(&j);
-    json_key(&j, "version");
-    json_u64(&j, 1);
+    json_put_u64(&j, "version", 1);
     view_side_json(&v->side, m, &j);
     view_notes_json(q, &j);
     json_key(&j, "function");
     json_obj(&j);
-    json_key(&j, "name");
-    json_str(&j, v->function);
+    json_put_str(&j, "name", v->function);
     put_sums(&j, s->self, s->total, calltree_total(&m->tree));
     json_obj_end(&j);
     put_metadata(v, &j);

@@ -23,6 +23,7 @@
 
 #include <stdio.h>
 
+#include "common/base/hex.h"
 #include "common/base/mem.h"
 #include "querier/async_share.h"
 #include "querier/msg_json.h"
@@ -361,8 +362,7 @@ static int detach(struct asyncs *s, struct query *q, struct err *e)
     x->asyncs = s;
     buf_init(&x->result, 0);
     env->random(env, random, sizeof(random));
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)snprintf(x->id + 2 * i, 3, "%02x", random[i]);
+    hex_put_c(random, sizeof(random), x->id);
     *s->last = x;
     s->last = &x->next;
     s->len++;

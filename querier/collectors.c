@@ -170,6 +170,5 @@ void collectors_json(const struct query *q, struct json *j)
 {
     if (!q->notice.len)
         return;
-    json_key(j, "notice");
-    json_str(j, q->notice);
+    json_put_str(j, "notice", q->notice);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/exemplars.h"
 
+#include "common/base/hex.h"
+
 #include <stdlib.h>
 
 #define IDS_MAX  1024 /* of one request */
@@ -120,10 +122,8 @@ static int check_hex(const struct str *texts, size_t n, size_t digits, const cha
 {
     for (size_t i = 0; i < n; i++) {
         bool hex = texts[i].len == digits;
-        for (size_t k = 0; hex && k < digits; k++) {
-            char c = texts[i].ptr[k];
-            hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-        }
+        for (size_t k = 0; hex && k < digits; k++)
+            hex = hex_digit(texts[i].ptr[k]) >= 0;
         if (!hex)
             return err_set(e, ERR_INPUT, "%s: \"%.*s\" is not an id of %zu hex digits", what,
                            (int)MIN(texts[i].len, 80), texts[i].ptr ? texts[i].ptr : "", digits);

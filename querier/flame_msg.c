@@ -135,8 +135,7 @@ static void put_number(struct json *j, const char *key, int64_t v)
 {
     if (!v)
         return;
-    json_key(j, key);
-    json_i64_str(j, v);
+    json_put_i64_str(j, key, v);
 }
 
 void flame_msg_numbers(const struct flame *f, const struct diff *d, bool two, struct json *j)

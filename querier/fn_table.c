@@ -148,8 +148,7 @@ static void put_column(const struct fn_table *t, const struct fn_cell *row, enum
         sum = u64_add_sat(sum, value_at(t, row, column, k));
         leaves += t->leaves[k];
     }
-    json_key(j, keys[column][0]);
-    json_u64(j, fn_shown(t->gauge, sum, leaves));
+    json_put_u64(j, keys[column][0], fn_shown(t->gauge, sum, leaves));
     json_key(j, keys[column][1]);
     json_arr(j);
     for (uint32_t k = 0; k < t->points; k++)
@@ -164,8 +163,7 @@ void fn_table_json(const struct fn_table *t, struct json *j)
     json_arr(j);
     for (size_t i = 0; i < t->names_len; i++) {
         json_obj(j);
-        json_key(j, "name");
-        json_str(j, t->names[i]);
+        json_put_str(j, "name", t->names[i]);
         put_column(t, t->cells + i * t->points, COLUMN_SELF, j);
         put_column(t, t->cells + i * t->points, COLUMN_TOTAL, j);
         json_obj_end(j);

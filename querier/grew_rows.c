@@ -90,17 +90,14 @@ static void put_values(const struct grew_row *r, const char *key, const uint64_t
 
     json_key(j, key);
     json_obj(j);
-    json_key(j, "before");
-    json_u64(j, v[DIFF_LEFT]);
-    json_key(j, "after");
-    json_u64(j, v[DIFF_RIGHT]);
+    json_put_u64(j, "before", v[DIFF_LEFT]);
+    json_put_u64(j, "after", v[DIFF_RIGHT]);
     json_key(j, "shown");
     json_arr(j);
     json_double(j, before);
     json_double(j, compare_value(&c, DIFF_RIGHT, v[DIFF_RIGHT]));
     json_arr_end(j);
-    json_key(j, "delta");
-    json_double(j, delta);
+    json_put_double(j, "delta", delta);
     json_key(j, "change"); /* null: new */
     json_double(j, before > 0 ? delta / before : (double)NAN);
     json_obj_end(j);
@@ -111,12 +108,9 @@ void grew_rows_json(const struct grew_rows *g, size_t offset, bool service, stru
     for (size_t i = offset; i < g->at.len; i++) {
         const struct grew_row *r = &g->at.ptr[i];
         json_obj(j);
-        json_key(j, "name");
-        json_str(j, r->name);
-        if (service) {
-            json_key(j, "service");
-            json_str(j, r->service);
-        }
+        json_put_str(j, "name", r->name);
+        if (service)
+            json_put_str(j, "service", r->service);
         put_values(r, "self", r->self, j);
         put_values(r, "total", r->total, j);
         json_obj_end(j);

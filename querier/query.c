@@ -167,7 +167,7 @@ static void query_on_worked(void *cookie);
 
 static bool canceled(const struct query *q)
 {
-    return __atomic_load_n(&q->cancel, __ATOMIC_RELAXED);
+    return atomic_load_explicit(&q->cancel, memory_order_relaxed);
 }
 
 void query_run_step(struct query *q)
@@ -405,7 +405,7 @@ static void on_gone(struct http_req *r)
     struct query *q = r->cookie;
 
     CHECK(q->magic == QUERY_MAGIC);
-    __atomic_store_n(&q->cancel, true, __ATOMIC_RELAXED);
+    atomic_store_explicit(&q->cancel, true, memory_order_relaxed);
     metric_add(q->qr->metrics.gone, 1);
     if (!q->fanout && !turn_waits(&q->turn) && !q->stream.waits && !q->looks)
         return; /* on the pool: query_on_worked sees it */

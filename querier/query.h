@@ -9,6 +9,8 @@
 #ifndef QUERIER_QUERY_H
 #define QUERIER_QUERY_H
 
+#include <stdatomic.h>
+
 #include "common/base/vec.h"
 #include "common/net/svc.h"
 #include "querier/fanout.h"
@@ -72,7 +74,7 @@ struct query {
     unsigned agains;               /* how often it was begun again */
     uint64_t looks_ns;             /* since */
     struct fanout_missing missing; /* missing > 0: the answer is partial */
-    bool cancel;                   /* set on the loop, polled by steps (atomic builtins) */
+    atomic_bool cancel;            /* set on the loop, polled by steps */
     uint64_t began_ns, deadline_ns;
     uint64_t went_ns; /* its turn came; 0: not yet */
     struct turn turn;
@@ -130,6 +132,10 @@ NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_qu
                                struct wire_labels l, struct err *e);
 NODISCARD int query_ask_exemplars(struct query *q, size_t ask, const struct wire_query *wq,
                                   struct wire_exemplars x, struct err *e);
+/* wq->profile_type empty: all types. detail: series, writes, index_bytes, dictionary_bytes, too.
+ * Takes some milliseconds per service. */
+NODISCARD int query_ask_estimate(struct query *q, size_t ask, const struct wire_query *wq,
+                                 bool detail, struct err *e);
 /* Drops the answered calls, their memory too, before new questions. */
 void query_calls_reset(struct query *q);
 /* Drops decoded replies, with what else is in q->data; between rounds of many questions. */
@@ -147,7 +153,19 @@ int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_labe
 int query_next_exemplars(struct query *q, size_t ask, size_t *pos, struct wire_exm_list *ret,
                          struct err *e);
 int query_next_estimate(struct query *q, size_t ask, size_t *pos, struct wire_estimate *ret,
-                        struct err *e); /* querier/estimate.h sums them */
+                        struct err *e);
+/* What a query would read, asked of the ingesters before it is read: query_ask_estimate, then in
+ * the next step query_estimate, which adds up all replies to `ask`. */
+struct estimate_part {
+    size_t target;            /* of fanout.h */
+    struct wire_estimate sum; /* over all tenants */
+};
+struct estimate {
+    struct wire_estimate sum; /* over all that answered */
+    struct estimate_part *at; /* in the request's arena */
+    size_t len;
+};
+NODISCARD int query_estimate(struct query *q, size_t ask, struct estimate *ret, struct err *e);
 /* Starts q->out as JSON, or as a message in the caller's encoding, that may use what is left of the
  * memory; query_out_end checks it. */
 void query_json(struct query *q, struct json *j);

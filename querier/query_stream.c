@@ -36,7 +36,7 @@ static int collect(struct query *q, size_t until, struct err *e)
         pool_slice();
         if (s->next(q, s->cookie, PIECE, &q->out, &s->more, e))
             return e->code;
-        if (!buf_ok(&q->out) || __atomic_load_n(&q->cancel, __ATOMIC_RELAXED))
+        if (!buf_ok(&q->out) || atomic_load_explicit(&q->cancel, memory_order_relaxed))
             break;
     }
     return 0;

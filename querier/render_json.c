@@ -48,16 +48,11 @@ static void put_metadata(const struct query *q, const struct render *r, struct j
     json_obj(j);
     metadata_json(&t, "single", j);
     if (r->old) {
-        json_key(j, "appName");
-        json_str(j, r->side.spec.app_text);
-        json_key(j, "startTime");
-        json_i64(j, r->side.from_ms / 1000);
-        json_key(j, "endTime");
-        json_i64(j, r->side.until_ms / 1000);
-        json_key(j, "query");
-        json_str(j, r->side.query);
-        json_key(j, "maxNodes");
-        json_u64(j, r->out.max_nodes);
+        json_put_str(j, "appName", r->side.spec.app_text);
+        json_put_i64(j, "startTime", r->side.from_ms / 1000);
+        json_put_i64(j, "endTime", r->side.until_ms / 1000);
+        json_put_str(j, "query", r->side.query);
+        json_put_u64(j, "maxNodes", r->out.max_nodes);
     }
     json_obj_end(j);
     if (r->old) {
@@ -65,10 +60,8 @@ static void put_metadata(const struct query *q, const struct render *r, struct j
         json_arr(j);
         json_arr_end(j);
     }
-    if (q->missing.missing) {
-        json_key(j, "partial");
-        json_bool(j, true);
-    }
+    if (q->missing.missing)
+        json_put_bool(j, "partial", true);
     collectors_json(q, j);
 }
 
@@ -91,8 +84,7 @@ static void answer_free(void *cookie)
 static void put_head(void *cookie, struct json *j)
 {
     (void)cookie;
-    json_key(j, "version");
-    json_u64(j, 1);
+    json_put_u64(j, "version", 1);
     json_key(j, "flamebearer");
 }
 

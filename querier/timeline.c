@@ -168,8 +168,7 @@ void timeline_json(const struct timeline *t, const struct timeline_group *g,
     size_t next = 0, len = g ? g->points.len : 0;
 
     json_obj(j);
-    json_key(j, "startTime");
-    json_i64(j, plan->start_s);
+    json_put_i64(j, "startTime", plan->start_s);
     json_key(j, "samples");
     json_arr(j);
     for (uint32_t k = 0; k < plan->samples; k++) {
@@ -183,8 +182,7 @@ void timeline_json(const struct timeline *t, const struct timeline_group *g,
         json_u64(j, v);
     }
     json_arr_end(j);
-    json_key(j, "durationDelta");
-    json_i64(j, plan->step_s);
+    json_put_i64(j, "durationDelta", plan->step_s);
     json_key(j, "watermarks");
     json_null(j);
     json_obj_end(j);

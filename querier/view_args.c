@@ -207,31 +207,23 @@ void view_type_json(struct str profile_type, bool gauge, struct json *j)
     struct err e;
 
     CHECK(ptype_parse(profile_type, &t, &e) == 0); /* it was parsed before */
-    json_key(j, "profileType");
-    json_str(j, profile_type);
-    json_key(j, "unit");
-    json_str(j, t.sample_unit);
-    json_key(j, "gauge");
-    json_bool(j, gauge);
+    json_put_str(j, "profileType", profile_type);
+    json_put_str(j, "unit", t.sample_unit);
+    json_put_bool(j, "gauge", gauge);
 }
 
 void view_side_json(const struct view_side *s, const struct merged *m, struct json *j)
 {
     view_type_json(s->spec.profile_type, m->facts.gauge, j);
-    json_key(j, "startMs");
-    json_i64(j, s->start_ms);
-    json_key(j, "endMs");
-    json_i64(j, s->end_ms);
-    json_key(j, "total");
-    json_u64(j, calltree_total(&m->tree));
+    json_put_i64(j, "startMs", s->start_ms);
+    json_put_i64(j, "endMs", s->end_ms);
+    json_put_u64(j, "total", calltree_total(&m->tree));
 }
 
 void view_notes_json(const struct query *q, struct json *j)
 {
-    if (q->missing.missing) {
-        json_key(j, "partial");
-        json_bool(j, true);
-    }
+    if (q->missing.missing)
+        json_put_bool(j, "partial", true);
     collectors_json(q, j);
 }
 

@@ -84,23 +84,16 @@ void volumes_deinit(struct volumes *v)
 
 /* ---- printing ------------------------------------------------------------------------------- */
 
-static void put_number(struct json *j, const char *key, uint64_t v)
-{
-    json_key(j, key);
-    json_u64(j, v);
-}
-
 static void forecast_json(const struct forecast *f, struct json *j)
 {
     json_key(j, "forecast");
     json_obj(j);
-    json_key(j, "growthPerDay");
-    json_i64(j, f->growth_per_day);
-    put_number(j, "freedPerDay", f->freed_per_day);
+    json_put_i64(j, "growthPerDay", f->growth_per_day);
+    json_put_u64(j, "freedPerDay", f->freed_per_day);
     if (f->settles_bytes)
-        put_number(j, "settlesBytes", f->settles_bytes);
+        json_put_u64(j, "settlesBytes", f->settles_bytes);
     if (f->days_left != FORECAST_FOREVER)
-        put_number(j, "daysLeft", f->days_left);
+        json_put_u64(j, "daysLeft", f->days_left);
     json_obj_end(j);
 }
 
@@ -111,13 +104,11 @@ void volumes_json(const struct volumes *v, struct json *j)
         const struct volume *one = &v->at.ptr[i];
 
         json_obj(j);
-        if (one->node.len) {
-            json_key(j, "node");
-            json_str(j, one->node);
-        }
-        put_number(j, "shards", one->shards);
-        put_number(j, "freeBytes", one->free_bytes);
-        put_number(j, "reserveBytes", one->reserve_bytes);
+        if (one->node.len)
+            json_put_str(j, "node", one->node);
+        json_put_u64(j, "shards", one->shards);
+        json_put_u64(j, "freeBytes", one->free_bytes);
+        json_put_u64(j, "reserveBytes", one->reserve_bytes);
         if (one->forecast_known)
             forecast_json(&one->forecast, j);
         json_obj_end(j);

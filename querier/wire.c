@@ -82,17 +82,24 @@ static int pack(const ProtobufCMessage *m, struct buf *out, struct err *e)
     return 0;
 }
 
+/* Sets the fields of all requests: tenant, shards, map, matchers. Each message is a type of its own
+ * to protobuf-c. */
+#define PUT_HEAD(r, q, t, a)                                      \
+    do {                                                          \
+        (r)->tenant = out_str((q)->tenant);                       \
+        (r)->shards = out_ptr((t)->shards);                       \
+        (r)->n_shards = (t)->shards_len;                          \
+        (r)->map_version = (q)->map_version;                      \
+        (r)->matchers = out_matchers((q), &(r)->n_matchers, (a)); \
+    } while (0)
+
 NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge *m,
                              const struct plan_target *t, struct arena *a, struct buf *out,
                              struct err *e)
 {
     Embertree__MergeRequest r = EMBERTREE__MERGE_REQUEST__INIT;
 
-    r.tenant = out_str(q->tenant);
-    r.shards = out_ptr(t->shards);
-    r.n_shards = t->shards_len;
-    r.map_version = q->map_version;
-    r.matchers = out_matchers(q, &r.n_matchers, a);
+    PUT_HEAD(&r, q, t, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;
@@ -109,11 +116,7 @@ NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_ti
 {
     Embertree__TimelineRequest r = EMBERTREE__TIMELINE_REQUEST__INIT;
 
-    r.tenant = out_str(q->tenant);
-    r.shards = out_ptr(t->shards);
-    r.n_shards = t->shards_len;
-    r.map_version = q->map_version;
-    r.matchers = out_matchers(q, &r.n_matchers, a);
+    PUT_HEAD(&r, q, t, a);
     r.profile_type = out_str(q->profile_type);
     r.origin_ms = tl->grid.origin_ms;
     r.step_ms = tl->grid.step_ms;
@@ -131,11 +134,7 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
 {
     Embertree__FunctionsRequest r = EMBERTREE__FUNCTIONS_REQUEST__INIT;
 
-    r.tenant = out_str(q->tenant);
-    r.shards = out_ptr(t->shards);
-    r.n_shards = t->shards_len;
-    r.map_version = q->map_version;
-    r.matchers = out_matchers(q, &r.n_matchers, a);
+    PUT_HEAD(&r, q, t, a);
     r.profile_type = out_str(q->profile_type);
     r.origin_ms = f->grid.origin_ms;
     r.step_ms = f->grid.step_ms;
@@ -154,18 +153,14 @@ NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labe
 {
     Embertree__LabelsRequest r = EMBERTREE__LABELS_REQUEST__INIT;
 
-    r.tenant = out_str(q->tenant);
+    PUT_HEAD(&r, q, t, a);
     r.kind = (uint32_t)l->kind;
     r.name = out_str(l->name);
     r.names = out_strs(l->names, l->names_len, a);
     r.n_names = l->names_len;
-    r.matchers = out_matchers(q, &r.n_matchers, a);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;
     r.limit = l->limit;
-    r.shards = out_ptr(t->shards);
-    r.n_shards = t->shards_len;
-    r.map_version = q->map_version;
     return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -175,11 +170,7 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
 {
     Embertree__ExemplarRequest r = EMBERTREE__EXEMPLAR_REQUEST__INIT;
 
-    r.tenant = out_str(q->tenant);
-    r.shards = out_ptr(t->shards);
-    r.n_shards = t->shards_len;
-    r.map_version = q->map_version;
-    r.matchers = out_matchers(q, &r.n_matchers, a);
+    PUT_HEAD(&r, q, t, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;
@@ -212,11 +203,7 @@ NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
 {
     Embertree__EstimateRequest r = EMBERTREE__ESTIMATE_REQUEST__INIT;
 
-    r.tenant = out_str(q->tenant);
-    r.shards = out_ptr(t->shards);
-    r.n_shards = t->shards_len;
-    r.map_version = q->map_version;
-    r.matchers = out_matchers(q, &r.n_matchers, a);
+    PUT_HEAD(&r, q, t, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;

@@ -19,20 +19,27 @@
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CLEANUP(fn)       __attribute__((cleanup(fn)))
 /* For code that reads its own stack from outside its variables (the self-profiler). */
-#define NO_SANITIZE  __attribute__((no_sanitize("address", "thread", "undefined")))
-#define NOINLINE     __attribute__((noinline)) /* to be seen in profiles */
-#define EXPORTED     __attribute__((visibility("default")))
-#define UNUSED       __attribute__((unused))
-#define NORETURN     __attribute__((noreturn))
-#define LIKELY(x)    __builtin_expect(!!(x), 1)
-#define UNLIKELY(x)  __builtin_expect(!!(x), 0)
-#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define NO_SANITIZE   __attribute__((no_sanitize("address", "thread", "undefined")))
+#define NOINLINE      __attribute__((noinline)) /* to be seen in profiles */
+#define EXPORTED      __attribute__((visibility("default")))
+#define UNUSED        __attribute__((unused))
+#define NORETURN      __attribute__((noreturn))
+#define WEAK          __attribute__((weak)) /* NULL where no library has it */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define VECTOR(bytes) __attribute__((vector_size(bytes)))
+#define PREFETCH(p)   __builtin_prefetch(p)
+#define LIKELY(x)     __builtin_expect(!!(x), 1)
+#define UNLIKELY(x)   __builtin_expect(!!(x), 0)
+#define ARRAY_LEN(a)  (sizeof(a) / sizeof((a)[0]))
 /* <sys/param.h>, which <uv.h> includes, has them too. */
 #undef MIN
 #undef MAX
 #define MIN(a, b)                     ((a) < (b) ? (a) : (b))
 #define MAX(a, b)                     ((a) > (b) ? (a) : (b))
 #define container_of(p, type, member) ((type *)(void *)((char *)(void *)(p)-offsetof(type, member)))
+
+/* Products of two 64-bit numbers. C17 has no type for them. */
+__extension__ typedef unsigned __int128 u128;
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * 1024)

@@ -32,7 +32,6 @@ static inline uint64_t hash_u64(uint64_t x)
  * wyhash does. Of words from outside both need a secret in them: one that is 0 hides the other. */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {
-    __extension__ typedef unsigned __int128 u128;
     u128 m = (u128)a * b;
 
     return (uint64_t)m ^ (uint64_t)(m >> 64);

@@ -134,6 +134,48 @@ void json_null(struct json *j)
     buf_add_str(j->out, STR("null"));
 }
 
+void json_put_str(struct json *j, const char *key, struct str v)
+{
+    json_key(j, key);
+    json_str(j, v);
+}
+
+void json_put_cstr(struct json *j, const char *key, const char *v)
+{
+    json_key(j, key);
+    json_cstr(j, v);
+}
+
+void json_put_u64(struct json *j, const char *key, uint64_t v)
+{
+    json_key(j, key);
+    json_u64(j, v);
+}
+
+void json_put_i64(struct json *j, const char *key, int64_t v)
+{
+    json_key(j, key);
+    json_i64(j, v);
+}
+
+void json_put_i64_str(struct json *j, const char *key, int64_t v)
+{
+    json_key(j, key);
+    json_i64_str(j, v);
+}
+
+void json_put_double(struct json *j, const char *key, double v)
+{
+    json_key(j, key);
+    json_double(j, v);
+}
+
+void json_put_bool(struct json *j, const char *key, bool v)
+{
+    json_key(j, key);
+    json_bool(j, v);
+}
+
 /* Length of the valid UTF-8 sequence at p, or 0. */
 static size_t utf8_len(const char *p, size_t left)
 {

@@ -33,6 +33,14 @@ void json_i64_str(struct json *j, int64_t v); /* "123": proto3 JSON for 64-bit i
 void json_double(struct json *j, double v);   /* shortest form; NaN and infinities become null */
 void json_bool(struct json *j, bool v);
 void json_null(struct json *j);
+/* A key and its value. */
+void json_put_str(struct json *j, const char *key, struct str v);
+void json_put_cstr(struct json *j, const char *key, const char *v);
+void json_put_u64(struct json *j, const char *key, uint64_t v);
+void json_put_i64(struct json *j, const char *key, int64_t v);
+void json_put_i64_str(struct json *j, const char *key, int64_t v);
+void json_put_double(struct json *j, const char *key, double v);
+void json_put_bool(struct json *j, const char *key, bool v);
 /* Escapes only, without quotes. */
 void json_escape(struct buf *out, struct str s);
 

@@ -196,6 +196,16 @@ void *map_str_put(struct map_str *m, struct str key, void *val)
     return NULL;
 }
 
+size_t map_str_index(struct map_str *m, struct str key, size_t next)
+{
+    uintptr_t known = (uintptr_t)map_str_get(m, key);
+
+    if (known)
+        return known - 1;
+    (void)map_str_put(m, key, (void *)(next + 1)); /* NULL would be no value */
+    return next;
+}
+
 void *map_str_del(struct map_str *m, struct str key)
 {
     size_t at = map_str_find(m, key, hash64(key.ptr, key.len, m->seed));

@@ -39,6 +39,9 @@ size_t map_str_len(const struct map_str *m);
 void *map_str_get(const struct map_str *m, struct str key); /* NULL if absent */
 /* Stores; returns the value it replaced (the old key stays in place then), or NULL. */
 void *map_str_put(struct map_str *m, struct str key, void *val);
+/* For rows that are found by name: the index that was stored for the key; where the key is new,
+ * `next`, which is stored. The map holds such indexes alone. */
+size_t map_str_index(struct map_str *m, struct str key, size_t next);
 void *map_str_del(struct map_str *m, struct str key); /* the value removed, or NULL */
 /* Iteration in no particular order: start with *pos = 0; false at the end. No changes meanwhile. */
 bool map_str_next(const struct map_str *m, size_t *pos, struct str *ret_key, void **ret_val);

@@ -15,3 +15,12 @@ uint64_t secret_word(void)
         memcpy(words, random, sizeof(words));
     return hash_u64(words[0]) ^ words[1];
 }
+
+bool secret_eq(struct str secret, struct str given)
+{
+    unsigned char odd = secret.len != given.len;
+
+    for (size_t i = 0; i < secret.len; i++)
+        odd |= (unsigned char)(secret.ptr[i] ^ (i < given.len ? given.ptr[i] : 0x55));
+    return !odd;
+}

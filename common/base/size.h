@@ -44,6 +44,33 @@ static inline bool u64_mul(uint64_t a, uint64_t b, uint64_t *ret)
     return true;
 }
 
+static inline bool i64_add(int64_t a, int64_t b, int64_t *ret)
+{
+    int64_t r;
+    if (__builtin_add_overflow(a, b, &r))
+        return false;
+    *ret = r;
+    return true;
+}
+
+static inline bool i64_sub(int64_t a, int64_t b, int64_t *ret)
+{
+    int64_t r;
+    if (__builtin_sub_overflow(a, b, &r))
+        return false;
+    *ret = r;
+    return true;
+}
+
+static inline bool i64_mul(int64_t a, int64_t b, int64_t *ret)
+{
+    int64_t r;
+    if (__builtin_mul_overflow(a, b, &r))
+        return false;
+    *ret = r;
+    return true;
+}
+
 /* Sum that stays at UINT64_MAX instead of wrapping. */
 static inline uint64_t u64_add_sat(uint64_t a, uint64_t b)
 {

@@ -40,4 +40,22 @@ void vec_grow(void **ptr, size_t *cap, size_t need, size_t size);
     } while (0)
 #define vec_for(i, v) for (size_t i = 0; i < (v)->len; i++)
 
+/* Index of the first element >= want; len if there is none. Elements are ascending. */
+#define VEC_LOWER(name, type)                                        \
+    static inline size_t name(const type *at, size_t len, type want) \
+    {                                                                \
+        size_t low = 0, high = len;                                  \
+                                                                     \
+        while (low < high) {                                         \
+            size_t mid = low + (high - low) / 2;                     \
+            if (at[mid] < want)                                      \
+                low = mid + 1;                                       \
+            else                                                     \
+                high = mid;                                          \
+        }                                                            \
+        return low;                                                  \
+    }
+VEC_LOWER(vec_lower_u32, uint32_t)
+VEC_LOWER(vec_lower_u64, uint64_t)
+
 #endif

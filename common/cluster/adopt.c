@@ -49,10 +49,8 @@ void adopt_plan_write(const struct adopt_plan *p, struct buf *out)
 
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "shards");
-    json_u64(&j, p->shards);
-    json_key(&j, "replicas");
-    json_u64(&j, p->replicas);
+    json_put_u64(&j, "shards", p->shards);
+    json_put_u64(&j, "replicas", p->replicas);
     json_key(&j, "nodes");
     json_arr(&j);
     for (size_t i = 0; i < p->nodes_len; i++)

@@ -22,15 +22,8 @@ static void put_bytes(struct json *j, const char *key, struct str bytes)
     buf_init(&text, 2 * COORD_VALUE_MAX);
     (void)base64_encode(bytes, &text);
     CHECK(buf_ok(&text));
-    json_key(j, key);
-    json_str(j, buf_str(&text));
+    json_put_str(j, key, buf_str(&text));
     buf_deinit(&text);
-}
-
-static void put_i64(struct json *j, const char *key, int64_t v)
-{
-    json_key(j, key);
-    json_i64_str(j, v);
 }
 
 static void put_prefix(struct json *j, struct str prefix)
@@ -51,10 +44,8 @@ void etcd_put_range(struct buf *out, struct str prefix, bool count)
     json_init(&j, out);
     json_obj(&j);
     put_prefix(&j, prefix);
-    if (count) {
-        json_key(&j, "count_only");
-        json_bool(&j, true);
-    }
+    if (count)
+        json_put_bool(&j, "count_only", true);
     json_obj_end(&j);
 }
 
@@ -66,7 +57,7 @@ static void put_change(struct json *j, const struct coord_change *c)
     put_bytes(j, "key", c->key);
     if (!c->del) {
         put_bytes(j, "value", c->value);
-        put_i64(j, "lease", c->lease);
+        json_put_i64_str(j, "lease", c->lease);
     }
     json_obj_end(j);
     json_obj_end(j);
@@ -84,11 +75,9 @@ void etcd_put_txn(struct buf *out, const struct coord_compare *cmp, size_t cmp_l
     for (size_t i = 0; i < cmp_len; i++) {
         json_obj(&j);
         put_bytes(&j, "key", cmp[i].key);
-        json_key(&j, "result");
-        json_cstr(&j, "EQUAL");
-        json_key(&j, "target");
-        json_cstr(&j, cmp[i].create ? "CREATE" : "MOD");
-        put_i64(&j, cmp[i].create ? "create_revision" : "mod_revision", cmp[i].rev);
+        json_put_cstr(&j, "result", "EQUAL");
+        json_put_cstr(&j, "target", cmp[i].create ? "CREATE" : "MOD");
+        json_put_i64_str(&j, cmp[i].create ? "create_revision" : "mod_revision", cmp[i].rev);
         json_obj_end(&j);
     }
     json_arr_end(&j);
@@ -106,7 +95,7 @@ void etcd_put_grant(struct buf *out, uint64_t ttl_ms)
 
     json_init(&j, out);
     json_obj(&j);
-    put_i64(&j, "TTL", (int64_t)((ttl_ms + 999) / 1000));
+    json_put_i64_str(&j, "TTL", (int64_t)((ttl_ms + 999) / 1000));
     json_obj_end(&j);
 }
 
@@ -116,7 +105,7 @@ void etcd_put_lease(struct buf *out, int64_t lease)
 
     json_init(&j, out);
     json_obj(&j);
-    put_i64(&j, "ID", lease);
+    json_put_i64_str(&j, "ID", lease);
     json_obj_end(&j);
 }
 
@@ -129,7 +118,7 @@ void etcd_put_watch(struct buf *out, struct str prefix, int64_t from_rev)
     json_key(&j, "create_request");
     json_obj(&j);
     put_prefix(&j, prefix);
-    put_i64(&j, "start_revision", from_rev);
+    json_put_i64_str(&j, "start_revision", from_rev);
     json_obj_end(&j);
     json_obj_end(&j);
 }
@@ -140,10 +129,8 @@ void etcd_put_login(struct buf *out, const char *user, const char *password)
 
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "name");
-    json_cstr(&j, user);
-    json_key(&j, "password");
-    json_cstr(&j, password);
+    json_put_cstr(&j, "name", user);
+    json_put_cstr(&j, "password", password);
     json_obj_end(&j);
 }
 

@@ -27,12 +27,6 @@ void kept_deinit(struct kept *k)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_str(struct json *j, const char *key, struct str s)
-{
-    json_key(j, key);
-    json_str(j, s);
-}
-
 static void put_records(const struct kept *k, struct buf *text, struct json *j)
 {
     json_key(j, "records");
@@ -43,13 +37,10 @@ static void put_records(const struct kept *k, struct buf *text, struct json *j)
         buf_reset(text);
         record_write(&k->shards[i].record, text);
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, i);
-        put_str(j, "record", buf_str(text));
-        if (k->shards[i].seen) {
-            json_key(j, "seen");
-            json_u64(j, k->shards[i].seen);
-        }
+        json_put_u64(j, "shard", i);
+        json_put_str(j, "record", buf_str(text));
+        if (k->shards[i].seen)
+            json_put_u64(j, "seen", k->shards[i].seen);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -74,10 +65,8 @@ static void put_logs(const struct kept *k, struct json *j)
         if (!k->shards[i].promised && !k->shards[i].fresh.len)
             continue;
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, i);
-        json_key(j, "promised");
-        json_u64(j, k->shards[i].promised);
+        json_put_u64(j, "shard", i);
+        json_put_u64(j, "promised", k->shards[i].promised);
         put_fresh(&k->shards[i].fresh, j);
         json_obj_end(j);
     }
@@ -92,14 +81,13 @@ void kept_write(const struct kept *k, struct buf *out)
     buf_init(&text, MAP_BYTES_MAX * 2);
     json_init(&j, out);
     json_obj(&j);
-    put_str(&j, "cluster", str_c(k->cluster));
-    put_str(&j, "node", str_c(k->node));
-    json_key(&j, "keeps");
-    json_bool(&j, k->keeps);
-    put_str(&j, "stranger", str_c(k->stranger));
+    json_put_str(&j, "cluster", str_c(k->cluster));
+    json_put_str(&j, "node", str_c(k->node));
+    json_put_bool(&j, "keeps", k->keeps);
+    json_put_str(&j, "stranger", str_c(k->stranger));
     if (k->map) {
         map_write(k->map, &text);
-        put_str(&j, "map", buf_str(&text));
+        json_put_str(&j, "map", buf_str(&text));
     }
     put_records(k, &text, &j);
     put_logs(k, &j);

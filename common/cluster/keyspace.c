@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "common/base/hex.h"
 #include "common/base/json.h"
 #include "common/net/json_in.h"
 
@@ -162,17 +163,12 @@ enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
 
 void cluster_id_make(const uint8_t bytes[CLUSTER_ID_BYTES], char ret[CLUSTER_ID_LEN + 1])
 {
-    for (size_t i = 0; i < CLUSTER_ID_BYTES; i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    hex_put_c(bytes, CLUSTER_ID_BYTES, ret);
 }
 
 bool cluster_id_ok(struct str id)
 {
-    bool ok = id.len == CLUSTER_ID_LEN;
-
-    for (size_t i = 0; ok && i < id.len; i++)
-        ok = (id.ptr[i] >= '0' && id.ptr[i] <= '9') || (id.ptr[i] >= 'a' && id.ptr[i] <= 'f');
-    return ok;
+    return id.len == CLUSTER_ID_LEN && hex_is_lower(id);
 }
 
 void cluster_id_write(const char *id, struct buf *out)
@@ -182,8 +178,7 @@ void cluster_id_write(const char *id, struct buf *out)
     CHECK(cluster_id_ok(str_c(id)));
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "id");
-    json_cstr(&j, id);
+    json_put_cstr(&j, "id", id);
     json_obj_end(&j);
 }
 
@@ -218,18 +213,12 @@ void live_write(const struct live *l, struct buf *out)
     (void)snprintf(id, sizeof(id), "%016" PRIx64, l->id);
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "id");
-    json_cstr(&j, id);
-    json_key(&j, "addr");
-    json_cstr(&j, l->addr);
-    json_key(&j, "zone");
-    json_cstr(&j, l->zone);
-    json_key(&j, "methods");
-    json_u64(&j, l->methods);
-    if (l->drained) {
-        json_key(&j, "drained");
-        json_bool(&j, true);
-    }
+    json_put_cstr(&j, "id", id);
+    json_put_cstr(&j, "addr", l->addr);
+    json_put_cstr(&j, "zone", l->zone);
+    json_put_u64(&j, "methods", l->methods);
+    if (l->drained)
+        json_put_bool(&j, "drained", true);
     json_obj_end(&j);
 }
 
@@ -262,22 +251,6 @@ static int take_methods(const struct json_val *root, uint32_t *ret, struct err *
     return 0;
 }
 
-static bool hex(const char *s, uint64_t *ret)
-{
-    *ret = 0;
-    for (size_t i = 0; i < 16; i++) {
-        char c = s[i];
-        uint64_t v = c >= '0' && c <= '9'   ? (uint64_t)(c - '0')
-                     : c >= 'a' && c <= 'f' ? (uint64_t)(c - 'a' + 10)
-                                            : 16;
-
-        if (v == 16)
-            return false;
-        *ret = *ret << 4 | v;
-    }
-    return s[16] == '\0';
-}
-
 int live_parse(struct str text, struct live *ret, struct err *e)
 {
     struct live l = { 0 };
@@ -291,7 +264,7 @@ int live_parse(struct str text, struct live *ret, struct err *e)
     if (code)
         return code;
     code = take(json_root(doc), "id", id, sizeof(id), e);
-    if (!code && !hex(id, &l.id))
+    if (!code && !(strlen(id) == 16 && hex_u64(str_c(id), &l.id)))
         code = err_set(e, ERR_INPUT, "id \"%s\": want 16 hex digits", id);
     if (!code)
         code = take(json_root(doc), "addr", l.addr, sizeof(l.addr), e);

@@ -315,28 +315,16 @@ int map_parse(const char *file, struct str bytes, bool strict, const struct map 
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put(struct json *j, const char *key, const char *value)
-{
-    json_key(j, key);
-    json_cstr(j, value);
-}
-
-static void put_u64(struct json *j, const char *key, uint64_t value)
-{
-    json_key(j, key);
-    json_u64(j, value);
-}
-
 static void write_nodes(const struct map *m, struct json *j)
 {
     json_key(j, "nodes");
     json_arr(j);
     for (size_t i = 0; i < m->nodes_len; i++) {
         json_obj(j);
-        put(j, "name", m->nodes[i].name);
-        put(j, "addr", m->nodes[i].addr);
-        put(j, "zone", m->nodes[i].zone);
-        put(j, "state", state_names[m->nodes[i].state]);
+        json_put_cstr(j, "name", m->nodes[i].name);
+        json_put_cstr(j, "addr", m->nodes[i].addr);
+        json_put_cstr(j, "zone", m->nodes[i].zone);
+        json_put_cstr(j, "state", state_names[m->nodes[i].state]);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -348,10 +336,10 @@ static void write_steps(const char *key, const struct map_steps *s, struct json 
     json_arr(j);
     for (uint32_t i = 0; i < s->len; i++) {
         json_obj(j);
-        put_u64(j, "from", (uint64_t)s->at[i].from_ms);
-        put_u64(j, "n", s->at[i].n);
+        json_put_u64(j, "from", (uint64_t)s->at[i].from_ms);
+        json_put_u64(j, "n", s->at[i].n);
         if (s->at[i].version)
-            put_u64(j, "version", s->at[i].version);
+            json_put_u64(j, "version", s->at[i].version);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -363,14 +351,12 @@ static void write_next(const char *key, const struct map_next *n, struct json *j
         return;
     json_key(j, key);
     json_obj(j);
-    put_u64(j, "n", n->n);
-    put_u64(j, "version", n->version);
+    json_put_u64(j, "n", n->n);
+    json_put_u64(j, "version", n->version);
     if (n->from_ms)
-        put_u64(j, "from", (uint64_t)n->from_ms);
-    if (n->by.len) {
-        json_key(j, "by");
-        json_str(j, n->by);
-    }
+        json_put_u64(j, "from", (uint64_t)n->from_ms);
+    if (n->by.len)
+        json_put_str(j, "by", n->by);
     json_obj_end(j);
 }
 
@@ -380,8 +366,7 @@ static void write_tenants(const struct map *m, struct json *j)
     json_arr(j);
     for (size_t i = 0; i < m->tenants_len; i++) {
         json_obj(j);
-        json_key(j, "name");
-        json_str(j, m->tenants[i].name);
+        json_put_str(j, "name", m->tenants[i].name);
         write_steps("steps", &m->tenants[i].steps, j);
         write_next("next", &m->tenants[i].steps.next, j);
         json_obj_end(j);
@@ -395,10 +380,8 @@ static void write_services(const struct map *m, struct json *j)
     json_arr(j);
     for (size_t i = 0; i < m->services_len; i++) {
         json_obj(j);
-        json_key(j, "tenant");
-        json_str(j, m->services[i].tenant);
-        json_key(j, "name");
-        json_str(j, m->services[i].name);
+        json_put_str(j, "tenant", m->services[i].tenant);
+        json_put_str(j, "name", m->services[i].name);
         write_steps("steps", &m->services[i].steps, j);
         write_next("next", &m->services[i].steps.next, j);
         json_obj_end(j);
@@ -425,12 +408,12 @@ void map_write(const struct map *m, struct buf *out)
 
     json_init(&j, out);
     json_obj(&j);
-    put_u64(&j, "version", m->version);
-    put_u64(&j, "shards", m->shards);
-    put_u64(&j, "replicas", m->replicas);
+    json_put_u64(&j, "version", m->version);
+    json_put_u64(&j, "shards", m->shards);
+    json_put_u64(&j, "replicas", m->replicas);
     write_nodes(m, &j);
     if (m->moves)
-        put_u64(&j, "moves", m->moves);
+        json_put_u64(&j, "moves", m->moves);
     if (m->tenant_steps.len)
         write_steps("tenant_steps", &m->tenant_steps, &j);
     write_next("tenant_next", &m->tenant_steps.next, &j);

@@ -34,10 +34,8 @@ static void why_write(const struct progress *p, struct json *j)
         if (!p->shards[i].why.len)
             continue;
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, p->shards[i].shard);
-        json_key(j, "text");
-        json_str(j, p->shards[i].why);
+        json_put_u64(j, "shard", p->shards[i].shard);
+        json_put_str(j, "text", p->shards[i].why);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -54,12 +52,9 @@ static void bad_write(const struct progress *p, struct json *j)
     json_arr(j);
     for (size_t i = 0; i < MIN(p->bad_len, (size_t)PROGRESS_BAD_MAX); i++) {
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, p->bad[i].shard);
-        json_key(j, "node");
-        json_str(j, p->bad[i].node);
-        json_key(j, "why");
-        json_str(j, cut(p->bad[i].why));
+        json_put_u64(j, "shard", p->bad[i].shard);
+        json_put_str(j, "node", p->bad[i].node);
+        json_put_str(j, "why", cut(p->bad[i].why));
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -67,12 +62,9 @@ static void bad_write(const struct progress *p, struct json *j)
 
 static void node_write(const struct progress *p, struct json *j)
 {
-    json_key(j, "trouble");
-    json_str(j, cut(p->trouble));
-    json_key(j, "room");
-    json_u64(j, p->room);
-    json_key(j, "replace");
-    json_u64(j, p->replace_ms);
+    json_put_str(j, "trouble", cut(p->trouble));
+    json_put_u64(j, "room", p->room);
+    json_put_u64(j, "replace", p->replace_ms);
 }
 
 void progress_write(const struct progress *p, struct buf *out)
@@ -105,24 +97,18 @@ void progress_write(const struct progress *p, struct buf *out)
     json_arr(&j);
     for (size_t i = 0; i < p->services_len; i++) {
         json_obj(&j);
-        json_key(&j, "tenant");
-        json_str(&j, p->services[i].tenant);
-        json_key(&j, "name");
-        json_str(&j, p->services[i].name);
-        json_key(&j, "rate");
-        json_u64(&j, p->services[i].rate);
+        json_put_str(&j, "tenant", p->services[i].tenant);
+        json_put_str(&j, "name", p->services[i].name);
+        json_put_u64(&j, "rate", p->services[i].rate);
         json_obj_end(&j);
     }
     json_arr_end(&j);
     why_write(p, &j);
     bad_write(p, &j);
     node_write(p, &j);
-    if (p->cold.len) {
-        json_key(&j, "cold");
-        json_str(&j, p->cold);
-    }
-    json_key(&j, "map");
-    json_u64(&j, p->map);
+    if (p->cold.len)
+        json_put_str(&j, "cold", p->cold);
+    json_put_u64(&j, "map", p->map);
     json_obj_end(&j);
 }
 

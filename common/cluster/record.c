@@ -283,15 +283,12 @@ void record_write(const struct repl_record *r, struct buf *out)
 
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "term");
-    json_u64(&j, r->term);
-    json_key(&j, "leader");
-    json_cstr(&j, r->leader);
+    json_put_u64(&j, "term", r->term);
+    json_put_cstr(&j, "leader", r->leader);
     write_set(&j, "members", &r->members);
     write_set(&j, "learners", &r->learners);
     write_set(&j, "prev_members", &r->prev_members);
-    json_key(&j, "established");
-    json_bool(&j, r->established);
+    json_put_bool(&j, "established", r->established);
     json_obj_end(&j);
 }
 

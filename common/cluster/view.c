@@ -380,18 +380,6 @@ uint64_t view_age_ms(const struct view *v)
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static void put(struct json *j, const char *key, const char *value)
-{
-    json_key(j, key);
-    json_cstr(j, value);
-}
-
-static void put_bool(struct json *j, const char *key, bool value)
-{
-    json_key(j, key);
-    json_bool(j, value);
-}
-
 static void put_set(struct json *j, const char *key, const struct name_set *s)
 {
     json_key(j, key);
@@ -410,15 +398,13 @@ static void nodes_json(const struct view *v, struct json *j)
         const struct view_peer *p = &v->peers.ptr[i];
 
         json_obj(j);
-        put(j, "name", p->name);
-        put(j, "addr", p->addr);
-        put(j, "zone", p->zone);
-        put(j, "state", p->mapped ? states[p->state] : "joining");
-        put_bool(j, "live", p->live);
-        if (v->feed && p->gone_ms) {
-            json_key(j, "gone_ms");
-            json_u64(j, view_feed_now_ms(v->feed) - p->gone_ms);
-        }
+        json_put_cstr(j, "name", p->name);
+        json_put_cstr(j, "addr", p->addr);
+        json_put_cstr(j, "zone", p->zone);
+        json_put_cstr(j, "state", p->mapped ? states[p->state] : "joining");
+        json_put_bool(j, "live", p->live);
+        if (v->feed && p->gone_ms)
+            json_put_u64(j, "gone_ms", view_feed_now_ms(v->feed) - p->gone_ms);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -434,13 +420,11 @@ static void shards_json(const struct view *v, struct json *j)
         if (!view_shard(v, i, &s))
             continue;
         json_obj(j);
-        json_key(j, "shard");
-        json_u64(j, i);
-        json_key(j, "term");
-        json_u64(j, r->term);
-        put(j, "leader", r->leader);
-        put_bool(j, "leader_live", s.leader_live);
-        put_bool(j, "established", r->established);
+        json_put_u64(j, "shard", i);
+        json_put_u64(j, "term", r->term);
+        json_put_cstr(j, "leader", r->leader);
+        json_put_bool(j, "leader_live", s.leader_live);
+        json_put_bool(j, "established", r->established);
         put_set(j, "members", &r->members);
         put_set(j, "learners", &r->learners);
         json_obj_end(j);
@@ -453,23 +437,18 @@ void view_json(const struct view *v, struct json *j)
     static const char *const kinds[] = { "none", "static", "etcd" };
     const char *why;
 
-    put(j, "coordination", kinds[v->kind]);
+    json_put_cstr(j, "coordination", kinds[v->kind]);
     if (v->cluster[0])
-        put(j, "cluster_id", v->cluster);
-    json_key(j, "map_version");
-    json_u64(j, v->map ? v->map->version : 0);
-    json_key(j, "replicas");
-    json_u64(j, v->map ? v->map->replicas : 0);
-    json_key(j, "age_ms");
-    json_u64(j, view_age_ms(v));
+        json_put_cstr(j, "cluster_id", v->cluster);
+    json_put_u64(j, "map_version", v->map ? v->map->version : 0);
+    json_put_u64(j, "replicas", v->map ? v->map->replicas : 0);
+    json_put_u64(j, "age_ms", view_age_ms(v));
     if (view_stranger(v)[0])
-        put_bool(j, "stranger", true);
+        json_put_bool(j, "stranger", true);
     if (view_why(v)[0])
-        put(j, "trouble", view_why(v));
-    if (v->feed && view_feed_bad(v->feed, &why)) {
-        json_key(j, "unreadable");
-        json_cstr(j, why);
-    }
+        json_put_cstr(j, "trouble", view_why(v));
+    if (v->feed && view_feed_bad(v->feed, &why))
+        json_put_cstr(j, "unreadable", why);
     json_key(j, "nodes");
     nodes_json(v, j);
     json_key(j, "shards");

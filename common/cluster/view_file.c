@@ -48,20 +48,13 @@ static void save_text(const struct view *v, struct buf *out)
     json_init(&j, out);
     json_obj(&j);
     map_write(v->map, &text);
-    if (v->cluster[0]) {
-        json_key(&j, "cluster");
-        json_cstr(&j, v->cluster);
-    }
-    if (v->led_astray) {
-        json_key(&j, "led_astray");
-        json_bool(&j, true);
-    }
-    if (v->drained) {
-        json_key(&j, "drained");
-        json_bool(&j, true);
-    }
-    json_key(&j, "map");
-    json_str(&j, buf_str(&text));
+    if (v->cluster[0])
+        json_put_cstr(&j, "cluster", v->cluster);
+    if (v->led_astray)
+        json_put_bool(&j, "led_astray", true);
+    if (v->drained)
+        json_put_bool(&j, "drained", true);
+    json_put_str(&j, "map", buf_str(&text));
     json_key(&j, "records");
     json_arr(&j);
     for (uint32_t i = 0; i < v->slots_len; i++) {
@@ -72,10 +65,8 @@ static void save_text(const struct view *v, struct buf *out)
         buf_reset(&text);
         record_write(&s->record, &text);
         json_obj(&j);
-        json_key(&j, "shard");
-        json_u64(&j, i);
-        json_key(&j, "record");
-        json_str(&j, buf_str(&text));
+        json_put_u64(&j, "shard", i);
+        json_put_str(&j, "record", buf_str(&text));
         json_obj_end(&j);
     }
     json_arr_end(&j);

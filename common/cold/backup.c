@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "common/base/hex.h"
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/cold/backup_places.h"
@@ -235,20 +236,7 @@ int backup_write(const struct backup_opts *o, struct backup_done *ret, struct er
 
 static bool read_hex(struct str s, uint64_t *ret)
 {
-    uint64_t v = 0;
-
-    if (s.len != 16)
-        return false;
-    for (size_t i = 0; i < s.len; i++) {
-        static const char digits[] = "0123456789abcdef";
-        const char *d = s.ptr[i] ? strchr(digits, s.ptr[i]) : NULL;
-
-        if (!d)
-            return false;
-        v = v << 4 | (uint64_t)(d - digits);
-    }
-    *ret = v;
-    return true;
+    return s.len == 16 && hex_u64(s, ret);
 }
 
 /* The words of a line, at most `max`; how many there are. */

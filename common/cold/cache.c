@@ -41,8 +41,8 @@ struct piece {
 struct cold_cache {
     struct cold_cache_opts o;
     char *dir;
-    struct mutex lock;    /* guards what follows */
-    pthread_cond_t freed; /* a handle */
+    struct mutex lock; /* guards what follows */
+    struct cond freed; /* a handle */
     struct map_str *pieces;
     struct list used;
     struct cold_cache_stats stats;
@@ -149,16 +149,9 @@ static bool write_file(struct cold_cache *c, const char *file, struct str data)
 /* Locked. False: none was given back in time. */
 static bool wait_handle(struct cold_cache *c, uint64_t deadline_ms)
 {
-    struct timespec until = { .tv_sec = (time_t)(deadline_ms / 1000),
-                              .tv_nsec = (long)(deadline_ms % 1000 * 1000000) };
-
-    while (!c->idle.len && c->opened >= c->o.handles_max) {
-        int rc = deadline_ms ? pthread_cond_timedwait(&c->freed, &c->lock.m, &until)
-                             : pthread_cond_wait(&c->freed, &c->lock.m);
-        if (rc == ETIMEDOUT)
+    while (!c->idle.len && c->opened >= c->o.handles_max)
+        if (!cond_wait_until(&c->freed, &c->lock, deadline_ms ? deadline_ms : UINT64_MAX))
             return false;
-        CHECK(rc == 0);
-    }
     return true;
 }
 
@@ -184,7 +177,7 @@ static int take_handle(struct cold_cache *c, uint64_t deadline_ms, struct object
     if (rc) {
         mutex_lock(&c->lock);
         c->opened--;
-        CHECK(pthread_cond_signal(&c->freed) == 0);
+        cond_wake_one(&c->freed);
         mutex_unlock(&c->lock);
     }
     return rc;
@@ -194,7 +187,7 @@ static void give_handle(struct cold_cache *c, struct object_store *o)
 {
     mutex_lock(&c->lock);
     vec_push(&c->idle, o);
-    CHECK(pthread_cond_signal(&c->freed) == 0);
+    cond_wake_one(&c->freed);
     mutex_unlock(&c->lock);
 }
 
@@ -349,17 +342,13 @@ static int load(struct cold_cache *c, struct err *e)
 int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache **ret, struct err *e)
 {
     struct cold_cache *c = XNEW(struct cold_cache);
-    pthread_condattr_t monotonic;
     int rc = o->dir ? fs_real()->mkdir_all(fs_real(), o->dir, e) : 0;
 
     c->o = *o;
     c->o.handles_max = o->handles_max ? o->handles_max : HANDLES_MAX;
     c->dir = o->dir ? xstrdup(o->dir) : NULL;
     mutex_init(&c->lock);
-    CHECK(pthread_condattr_init(&monotonic) == 0);
-    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    CHECK(pthread_cond_init(&c->freed, &monotonic) == 0);
-    CHECK(pthread_condattr_destroy(&monotonic) == 0);
+    cond_init(&c->freed);
     c->pieces = map_str_new();
     list_init(&c->used);
     if (!rc && c->dir)
@@ -385,7 +374,7 @@ void cold_cache_free(struct cold_cache *c)
         xfree(container_of(it, struct piece, link));
     }
     map_str_free(c->pieces);
-    CHECK(pthread_cond_destroy(&c->freed) == 0);
+    cond_deinit(&c->freed);
     mutex_deinit(&c->lock);
     xfree(c->dir);
     xfree(c);

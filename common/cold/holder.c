@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/hex.h"
 #include "common/base/wr.h"
 #include "common/store/keys.h"
 
@@ -30,8 +31,7 @@
 
 void cold_holder_make(const uint8_t bytes[ID_BYTES], struct cold_holder *ret)
 {
-    for (size_t i = 0; i < ID_BYTES; i++)
-        (void)snprintf(ret->id + 2 * i, 3, "%02x", bytes[i]);
+    hex_put_c(bytes, ID_BYTES, ret->id);
 }
 
 /* ---- the row -------------------------------------------------------------------------------- */
@@ -62,18 +62,12 @@ int cold_holder_read(struct kv *kv, struct cold_holder *ret, struct err *e)
     return rc == ERR_NOT_FOUND ? 0 : rc;
 }
 
-static uint8_t digit(char c)
-{
-    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
 void cold_holder_put(const struct cold_holder *h, struct kv_batch *b)
 {
     char key[1], row[1 + ID_BYTES] = { VERSION };
 
     CHECK(strlen(h->id) == COLD_HOLDER_LEN);
-    for (size_t i = 0; i < ID_BYTES; i++)
-        row[1 + i] = (char)(digit(h->id[2 * i]) << 4 | digit(h->id[2 * i + 1]));
+    CHECK(hex_read(h->id, ID_BYTES, row + 1));
     kv_batch_put(b, KV_META, row_key(key), str_n(row, sizeof(row)));
 }
 

@@ -59,7 +59,6 @@ void cold_owners_key(enum kv_cf cf, struct str first, struct buf *key)
 
 static uint64_t share(uint64_t size, uint64_t part, uint64_t all)
 {
-    __extension__ typedef unsigned __int128 u128;
 
     return (uint64_t)((u128)size * part / all);
 }

@@ -1,26 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/model/exid.h"
 
-/* Value + 1 of a hex digit; 0: it is none. */
-static const uint8_t hex_value[256] = {
-    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
-    ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
-    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
-};
-
-/* n bytes of two hex digits each. */
-static bool take_pairs(const char *from, size_t n, char *to)
-{
-    unsigned bad = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        unsigned high = hex_value[(uint8_t)from[2 * i]] - 1u;
-        unsigned low = hex_value[(uint8_t)from[2 * i + 1]] - 1u;
-        bad |= high | low;
-        to[i] = (char)(high << 4 | low);
-    }
-    return bad < 16;
-}
+#include "common/base/hex.h"
 
 /* True if all of the text is hex digits; 8-4-4-4-12 with dashes counts as 32 of them. */
 static bool take_hex(struct str s, struct exid *ret)
@@ -31,11 +12,11 @@ static bool take_hex(struct str s, struct exid *ret)
     bool ok;
 
     if (s.len == 36)
-        ok = p[8] == '-' && p[13] == '-' && p[18] == '-' && p[23] == '-' && take_pairs(p, 4, to) &&
-             take_pairs(p + 9, 2, to + 4) && take_pairs(p + 14, 2, to + 6) &&
-             take_pairs(p + 19, 2, to + 8) && take_pairs(p + 24, 6, to + 10);
+        ok = p[8] == '-' && p[13] == '-' && p[18] == '-' && p[23] == '-' && hex_read(p, 4, to) &&
+             hex_read(p + 9, 2, to + 4) && hex_read(p + 14, 2, to + 6) &&
+             hex_read(p + 19, 2, to + 8) && hex_read(p + 24, 6, to + 10);
     else
-        ok = (s.len == 16 || s.len == 32) && take_pairs(p, n, to);
+        ok = (s.len == 16 || s.len == 32) && hex_read(p, n, to);
     if (!ok)
         return false;
     ret->packed[0] = (char)(EXID_HEX | n);
@@ -106,7 +87,6 @@ bool exid_valid(struct str packed)
 
 size_t exid_text(struct str packed, char out[EXID_BYTES_MAX])
 {
-    static const char digits[] = "0123456789abcdef";
     size_t n = packed.len - 1;
 
     CHECK(packed.len > 0 && n <= EXID_BYTES_MAX);
@@ -115,11 +95,7 @@ size_t exid_text(struct str packed, char out[EXID_BYTES_MAX])
         return n;
     }
     CHECK(2 * n <= EXID_BYTES_MAX);
-    for (size_t i = 0; i < n; i++) {
-        uint8_t b = (uint8_t)packed.ptr[1 + i];
-        out[2 * i] = digits[b >> 4];
-        out[2 * i + 1] = digits[b & 15];
-    }
+    hex_put(packed.ptr + 1, n, out);
     return 2 * n;
 }
 

@@ -27,6 +27,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "common/base/hex.h"
 #include "common/base/mem.h"
 
 #define REGEX_NEST_MAX        100
@@ -79,11 +80,6 @@ static bool is_alpha(int c)
     return (c >= 'a' && c <= 'z') || is_upper(c);
 }
 
-static bool is_hex(int c)
-{
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 static bool is_word(int c)
 {
     return is_alpha(c) || is_digit(c) || c == '_';
@@ -94,14 +90,14 @@ static int gate_hex(struct gate *g, size_t from)
 {
     if (gate_peek(g, 0) == '{') {
         size_t n = 0;
-        for (g->at++; is_hex(gate_peek(g, 0)) && n < 9; n++)
+        for (g->at++; hex_digit(gate_peek(g, 0)) >= 0 && n < 9; n++)
             g->at++;
         if (n == 0 || n > 8 || gate_peek(g, 0) != '}')
             return gate_refuse(g, from, "a malformed \\x{...} escape");
         g->at++;
         return 0;
     }
-    if (!is_hex(gate_peek(g, 0)) || !is_hex(gate_peek(g, 1)))
+    if (hex_digit(gate_peek(g, 0)) < 0 || hex_digit(gate_peek(g, 1)) < 0)
         return gate_refuse(g, from, "\\x wants two hex digits or {...}");
     g->at += 2;
     return 0;

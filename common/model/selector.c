@@ -12,6 +12,7 @@
 #include "common/model/selector.h"
 
 #include "common/base/buf.h"
+#include "common/base/hex.h"
 #include "common/base/utf8.h"
 #include "common/model/regex.h"
 
@@ -69,24 +70,13 @@ static bool is_metric_char(const struct scan *s, int c, bool first)
 
 /* ---- strings ----------------------------------------------------------------------------------*/
 
-static int hex_value(int c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* Exactly `digits` digits of `base`; -1 if they are not there. */
 static int64_t scan_number(struct scan *s, int digits, int base)
 {
     int64_t v = 0;
 
     for (int i = 0; i < digits; i++) {
-        int d = hex_value(scan_peek(s));
+        int d = hex_digit(scan_peek(s));
         if (d < 0 || d >= base)
             return -1;
         v = v * base + d;

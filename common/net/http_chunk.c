@@ -9,6 +9,7 @@
  */
 #include "common/net/http_chunk.h"
 
+#include "common/base/hex.h"
 #include "common/net/http_head.h"
 
 enum chunk_state {
@@ -32,14 +33,6 @@ enum chunk_state {
 };
 #define CHUNK_DIGITS_MAX 15 /* 2^60 and more is no size of ours */
 
-static int hex(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static const char *expect(struct http_chunk *c, bool ok, enum chunk_state to, const char *why)
 {
     c->state = (uint8_t)to;
@@ -48,7 +41,7 @@ static const char *expect(struct http_chunk *c, bool ok, enum chunk_state to, co
 
 static const char *size_byte(struct http_chunk *c, uint8_t b)
 {
-    int digit = hex(b);
+    int digit = hex_digit(b);
 
     if (digit >= 0) {
         c->left = c->left << 4 | (uint64_t)digit;

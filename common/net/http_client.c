@@ -11,7 +11,7 @@
 
 #include <curl/curl.h>
 #include <openssl/x509_vfy.h>
-#include <pthread.h>
+#include <threads.h>
 
 #include "common/base/mem.h"
 
@@ -32,9 +32,9 @@ static void global_once(void)
 
 void http_client_global(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static once_flag once = ONCE_FLAG_INIT;
 
-    CHECK(pthread_once(&once, global_once) == 0);
+    call_once(&once, global_once);
 }
 
 struct http_client *http_client_new(void)

@@ -8,6 +8,7 @@
 #include "common/net/http_param.h"
 
 #include "common/base/compress.h"
+#include "common/base/hex.h"
 #include "common/net/http.h"
 
 struct str http_header(const struct http_req *r, const char *name)
@@ -39,16 +40,6 @@ int http_header_once(const struct http_req *r, const char *name, struct str *ret
 
 /* ---- percent-decoding */
 
-static int hex(char ch)
-{
-    unsigned char c = (unsigned char)ch;
-
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One decoded byte; moves *i behind what it was written as. */
 static char next_byte(struct str s, bool plus, size_t *i)
 {
@@ -58,7 +49,7 @@ static char next_byte(struct str s, bool plus, size_t *i)
         return ' ';
     if (c != '%' || s.len - *i < 2)
         return c;
-    int high = hex(s.ptr[*i]), low = hex(s.ptr[*i + 1]);
+    int high = hex_digit(s.ptr[*i]), low = hex_digit(s.ptr[*i + 1]);
     if (high < 0 || low < 0)
         return c;
     *i += 2;

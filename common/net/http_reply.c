@@ -233,12 +233,9 @@ static void reply_json(struct http_req *r, int status, const char *code, const c
     buf_init(&b, JSON_REPLY_MAX);
     json_init(&j, &b);
     json_obj(&j);
-    json_key(&j, "code");
-    json_cstr(&j, code);
-    if (message[0]) {
-        json_key(&j, "message");
-        json_cstr(&j, message);
-    }
+    json_put_cstr(&j, "code", code);
+    if (message[0])
+        json_put_cstr(&j, "message", message);
     json_obj_end(&j);
     if (newline)
         buf_add_c(&b, '\n');

@@ -5,6 +5,8 @@
  */
 #include "common/object/sigv4.h"
 
+#include "common/base/hex.h"
+
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
@@ -14,17 +16,6 @@
 #define CANONICAL_MAX (16 * KIB)
 #define MAC_LEN       32
 
-static void hex(const uint8_t *p, size_t n, char *out)
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = digits[p[i] >> 4];
-        out[2 * i + 1] = digits[p[i] & 15];
-    }
-    out[2 * n] = '\0';
-}
-
 void sigv4_sha256(struct str data, char ret[SIGV4_HEX_LEN + 1])
 {
     uint8_t md[EVP_MAX_MD_SIZE];
@@ -32,7 +23,7 @@ void sigv4_sha256(struct str data, char ret[SIGV4_HEX_LEN + 1])
 
     CHECK(EVP_Digest(data.len ? data.ptr : "", data.len, md, &len, EVP_sha256(), NULL) == 1);
     CHECK(len == MAC_LEN);
-    hex(md, len, ret);
+    hex_put_c(md, len, ret);
 }
 
 void sigv4_date(int64_t wall_ms, char ret[SIGV4_DATE_LEN + 1])
@@ -126,7 +117,7 @@ bool sigv4_sign(const struct sigv4_keys *k, const struct sigv4_request *r, const
     signing_key(k, date, key);
     mac(str_n(key, MAC_LEN), buf_str(&text), md);
     OPENSSL_cleanse(key, sizeof(key));
-    hex(md, MAC_LEN, signature);
+    hex_put_c(md, MAC_LEN, signature);
     ok = ok && buf_ok(&text);
     buf_deinit(&text);
     return ok && buf_addf(out,

@@ -13,7 +13,6 @@
 #include "common/obs/log.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/sys/thread.h"
 
 enum { LINE_MAX_BYTES = 4096, TAIL_BYTES = 8, SITES = 256, BURST = 10, WINDOW_MS = 10000 };
 
@@ -36,7 +36,7 @@ static _Atomic int out_fd = STDERR_FILENO;
 static _Atomic(const struct clock *) log_clock;
 static _Atomic uint64_t counts[LOG_ERROR + 1];
 static _Atomic uint64_t suppressed_total;
-static pthread_mutex_t sites_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex sites_lock = MUTEX_INIT;
 static struct site sites[SITES];
 
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
@@ -228,7 +228,7 @@ static bool admit(const char *msg, uint64_t now_ms, uint64_t *ret_suppressed)
     bool yes = true;
 
     *ret_suppressed = 0;
-    CHECK(pthread_mutex_lock(&sites_lock) == 0);
+    mutex_lock(&sites_lock);
     s = site_of(msg, now_ms);
     if (s && now_ms - s->window_ms >= WINDOW_MS) {
         s->window_ms = now_ms;
@@ -243,7 +243,7 @@ static bool admit(const char *msg, uint64_t now_ms, uint64_t *ret_suppressed)
         *ret_suppressed = s->suppressed;
         s->suppressed = 0;
     }
-    CHECK(pthread_mutex_unlock(&sites_lock) == 0);
+    mutex_unlock(&sites_lock);
     return yes;
 }
 

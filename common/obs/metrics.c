@@ -13,13 +13,13 @@
  */
 #include "common/obs/metrics.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/sys/thread.h"
 
 enum { LABELS_MAX = 8, BUCKETS_MAX = 64, VALUE_MAX = 256, HOOKS_MAX = 64 };
 
@@ -51,21 +51,11 @@ struct hook {
 };
 
 struct metrics {
-    pthread_mutex_t lock;
+    struct mutex lock;
     VEC(struct metric *) list; /* by name */
     struct hook hooks[HOOKS_MAX];
     size_t hooks_len;
 };
-
-static void lock(struct metrics *m)
-{
-    CHECK(pthread_mutex_lock(&m->lock) == 0);
-}
-
-static void unlock(struct metrics *m)
-{
-    CHECK(pthread_mutex_unlock(&m->lock) == 0);
-}
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -73,7 +63,7 @@ struct metrics *metrics_new(void)
 {
     struct metrics *m = XNEW(struct metrics);
 
-    CHECK(pthread_mutex_init(&m->lock, NULL) == 0);
+    mutex_init(&m->lock);
     return m;
 }
 
@@ -103,7 +93,7 @@ void metrics_free(struct metrics *m)
     vec_for (i, &m->list)
         metric_free(m->list.ptr[i]);
     vec_free(&m->list);
-    CHECK(pthread_mutex_destroy(&m->lock) == 0);
+    mutex_deinit(&m->lock);
     xfree(m);
 }
 
@@ -162,12 +152,12 @@ struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *
     CHECK(buckets_len <= BUCKETS_MAX && (buckets_len == 0 || kind == METRIC_HISTOGRAM));
     for (size_t i = 1; i < buckets_len; i++)
         CHECK(buckets[i - 1] < buckets[i]);
-    lock(m);
+    mutex_lock(&m->lock);
     at = position(m, name);
     if (at < m->list.len && strcmp(m->list.ptr[at]->name, name) == 0) {
         n = m->list.ptr[at];
         CHECK(n->kind == kind);
-        unlock(m);
+        mutex_unlock(&m->lock);
         return n;
     }
     n = XNEW(struct metric);
@@ -184,7 +174,7 @@ struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *
     memmove(m->list.ptr + at + 1, m->list.ptr + at,
             (m->list.len - 1 - at) * sizeof(struct metric *));
     m->list.ptr[at] = n;
-    unlock(m);
+    mutex_unlock(&m->lock);
     return n;
 }
 
@@ -227,7 +217,7 @@ struct metric_cell *metric_at(struct metric *m, const struct str *values, size_t
 
     CHECK(n == m->label_count);
     len = make_key(key, values, n);
-    lock(m->registry);
+    mutex_lock(&m->registry->lock);
     c = map_str_get(m->by_key, str_n(key, len));
     if (!c && m->cells.len + 1 < METRIC_CELLS_MAX) {
         c = cell_new(m, key, len);
@@ -240,7 +230,7 @@ struct metric_cell *metric_at(struct metric *m, const struct str *values, size_t
         }
         c = m->other;
     }
-    unlock(m->registry);
+    mutex_unlock(&m->registry->lock);
     return c;
 }
 
@@ -251,7 +241,7 @@ void metric_forget(struct metric *m, const struct str *values, size_t n)
 
     CHECK(n == m->label_count);
     size_t len = make_key(key, values, n), at = 0;
-    lock(m->registry);
+    mutex_lock(&m->registry->lock);
     c = map_str_del(m->by_key, str_n(key, len));
     if (c) {
         while (m->cells.ptr[at] != c)
@@ -261,7 +251,7 @@ void metric_forget(struct metric *m, const struct str *values, size_t n)
                 (m->cells.len - at) * sizeof(struct metric_cell *));
         cell_free(c);
     }
-    unlock(m->registry);
+    mutex_unlock(&m->registry->lock);
 }
 
 void metric_add(struct metric_cell *c, uint64_t n)
@@ -322,10 +312,10 @@ void metric_observe(struct metric_cell *c, double v)
 
 void metrics_on_render(struct metrics *m, void (*fn)(void *cookie), void *cookie)
 {
-    lock(m);
+    mutex_lock(&m->lock);
     CHECK(m->hooks_len < HOOKS_MAX);
     m->hooks[m->hooks_len++] = (struct hook){ fn, cookie };
-    unlock(m);
+    mutex_unlock(&m->lock);
 }
 
 /* In a help text quotes stay as they are; in a label value they are escaped. */
@@ -422,14 +412,14 @@ void metrics_render(struct metrics *m, struct buf *out)
     size_t n;
 
     /* Hooks find cells, which takes the lock. */
-    lock(m);
+    mutex_lock(&m->lock);
     n = m->hooks_len;
     memcpy(hooks, m->hooks, sizeof(hooks));
-    unlock(m);
+    mutex_unlock(&m->lock);
     for (size_t i = 0; i < n; i++)
         hooks[i].fn(hooks[i].cookie);
-    lock(m);
+    mutex_lock(&m->lock);
     vec_for (i, &m->list)
         add_metric(out, m->list.ptr[i]);
-    unlock(m);
+    mutex_unlock(&m->lock);
 }

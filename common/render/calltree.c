@@ -230,7 +230,7 @@ void calltree_put(struct calltree *t, uint32_t node, uint64_t v)
 }
 
 static int map_nodes(struct calltree *t, const struct calltree_part *p, uint32_t *map,
-                     const bool *cancel, struct err *e)
+                     const atomic_bool *cancel, struct err *e)
 {
     const struct stacks_view *v = &p->stacks;
     CLEANUP(xfreep) uint8_t *needed = xcalloc(v->nodes + 1, 1);
@@ -249,7 +249,8 @@ static int map_nodes(struct calltree *t, const struct calltree_part *p, uint32_t
         if (name == MAP_U64_EMPTY)
             code = err_set(e, ERR_LIMIT, "names of frames without symbols take over %zu MiB",
                            (size_t)NAMES_MADE_MAX / MIB);
-        else if (cancel && i % CANCEL_EVERY == 0 && *(const volatile bool *)cancel)
+        else if (cancel && i % CANCEL_EVERY == 0 &&
+                 atomic_load_explicit(cancel, memory_order_relaxed))
             code = err_set(e, ERR_CANCELED, "the client went away");
         else
             map[i] = calltree_child(t, map[v->node_parent[i - 1]], name);
@@ -258,8 +259,8 @@ static int map_nodes(struct calltree *t, const struct calltree_part *p, uint32_t
     return code;
 }
 
-NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, const bool *cancel,
-                           struct err *e)
+NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p,
+                           const atomic_bool *cancel, struct err *e)
 {
     CLEANUP(xfreep) uint32_t *map = XNEW_ARRAY(uint32_t, p->stacks.nodes + 1);
 
@@ -270,17 +271,22 @@ NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, co
     return 0;
 }
 
-void calltree_divide(struct calltree *t, uint64_t n)
+void calltree_divide_values(uint64_t *values, size_t len, uint64_t n)
 {
     uint64_t rest = n / 2; /* carried along: the sum is rounded once, not each value */
 
     CHECK(n > 0);
-    vec_for (i, &t->self) {
-        uint64_t v = t->self.ptr[i];
+    for (size_t i = 0; i < len; i++) {
+        uint64_t v = values[i];
         rest += v % n;
-        t->self.ptr[i] = v / n + rest / n;
+        values[i] = v / n + rest / n;
         rest %= n;
     }
+}
+
+void calltree_divide(struct calltree *t, uint64_t n)
+{
+    calltree_divide_values(t->self.ptr, t->self.len, n);
 }
 
 uint64_t calltree_total(const struct calltree *t)

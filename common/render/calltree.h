@@ -11,6 +11,8 @@
 #ifndef COMMON_RENDER_CALLTREE_H
 #define COMMON_RENDER_CALLTREE_H
 
+#include <stdatomic.h>
+
 #include "common/base/arena.h"
 #include "common/base/err.h"
 #include "common/base/map.h"
@@ -47,10 +49,12 @@ void calltree_init(struct calltree *t, uint64_t seed);
 void calltree_deinit(struct calltree *t);
 /* ERR_CORRUPT if a node is out of range; ERR_LIMIT if names without symbols take too much;
  * ERR_CANCELED once *cancel (may be NULL) is true. */
-NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, const bool *cancel,
-                           struct err *e);
+NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p,
+                           const atomic_bool *cancel, struct err *e);
 /* Every self value becomes value / n, so rounded that the sum is round(sum / n). n > 0. */
 void calltree_divide(struct calltree *t, uint64_t n);
+/* The same for values that are not in a tree. */
+void calltree_divide_values(uint64_t *values, size_t len, uint64_t n);
 uint64_t calltree_total(const struct calltree *t);
 /* Adds the nodes of another tree, whose names must outlive this one too, without their values;
  * ret_map[i] (from->parent.len entries) = node here of node i there. */

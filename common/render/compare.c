@@ -67,14 +67,11 @@ static void add_side(struct compare *c, struct map_str *ids, const struct calltr
     top_init(&top, t);
     for (size_t i = 0; i < top.len; i++) {
         struct str name = t->names.ptr[top.rows[i].name];
-        uintptr_t at = (uintptr_t)map_str_get(ids, name);
-        if (!at) {
-            c->rows[c->len] = (struct compare_row){ .name = name };
-            at = ++c->len;
-            map_str_put(ids, name, (void *)at);
-        }
-        c->rows[at - 1].self[side] = top.rows[i].self;
-        c->rows[at - 1].total[side] = top.rows[i].total;
+        size_t at = map_str_index(ids, name, c->len);
+        if (at == c->len)
+            c->rows[c->len++] = (struct compare_row){ .name = name };
+        c->rows[at].self[side] = top.rows[i].self;
+        c->rows[at].total[side] = top.rows[i].total;
     }
     top_deinit(&top);
 }

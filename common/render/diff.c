@@ -203,10 +203,8 @@ struct bars diff_bars(const struct diff *d)
 
 void diff_json_end(const struct diff *d, struct json *j)
 {
-    json_key(j, "numTicks");
-    json_u64(j, all_ticks(d));
-    json_key(j, "maxSelf");
-    json_u64(j, d->max_self);
+    json_put_u64(j, "numTicks", all_ticks(d));
+    json_put_u64(j, "maxSelf", d->max_self);
     json_obj_end(j);
 }
 

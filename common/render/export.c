@@ -44,10 +44,10 @@ size_t export_cost(const struct stacks_view *v)
     return 2 * v->string_data.len + v->strings * 96 + v->frames * 128 + v->nodes * 120 + 64 * KIB;
 }
 
-static bool canceled(const bool *cancel, size_t i)
+static bool canceled(const atomic_bool *cancel, size_t i)
 {
     pool_slice_step(i);
-    return cancel && i % CANCEL_EVERY == 0 && *(const volatile bool *)cancel;
+    return cancel && i % CANCEL_EVERY == 0 && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
 /* ---- one reply --------------------------------------------------------------------------------*/
@@ -55,7 +55,7 @@ static bool canceled(const bool *cancel, size_t i)
 struct adding {
     struct export_set *x;
     const struct calltree_part *p;
-    const bool *cancel;
+    const atomic_bool *cancel;
     size_t *string_off;   /* owned; where each string starts */
     uint32_t *string_at;  /* owned; string there -> here, NONE: not looked up */
     uint32_t *frame_at;   /* owned; the same for frames */
@@ -225,8 +225,8 @@ static int add_innermost(struct adding *a, struct err *e)
     return 0;
 }
 
-NODISCARD int export_add(struct export_set *x, const struct calltree_part *p, const bool *cancel,
-                         struct err *e)
+NODISCARD int export_add(struct export_set *x, const struct calltree_part *p,
+                         const atomic_bool *cancel, struct err *e)
 {
     struct adding a = { .x = x, .p = p, .cancel = cancel };
 
@@ -240,15 +240,7 @@ NODISCARD int export_add(struct export_set *x, const struct calltree_part *p, co
 
 void export_divide(struct export_set *x, uint64_t n)
 {
-    uint64_t rest = n / 2; /* carried along: the sum is rounded once, not each value */
-
-    CHECK(n > 0);
-    vec_for (i, &x->self) {
-        uint64_t v = x->self.ptr[i];
-        rest += v % n;
-        x->self.ptr[i] = v / n + rest / n;
-        rest %= n;
-    }
+    calltree_divide_values(x->self.ptr, x->self.len, n);
 }
 
 uint64_t export_total(const struct export_set *x)

@@ -12,6 +12,8 @@
 #ifndef COMMON_RENDER_EXPORT_H
 #define COMMON_RENDER_EXPORT_H
 
+#include <stdatomic.h>
+
 #include "common/model/pprof_out.h"
 #include "common/model/ptype.h"
 #include "common/render/calltree.h"
@@ -40,8 +42,8 @@ void export_init(struct export_set *x, const struct export_how *how, size_t byte
 void export_deinit(struct export_set *x);
 /* ERR_CORRUPT if a node is out of range; ERR_LIMIT over bytes_max; ERR_CANCELED once *cancel (may
  * be NULL) is true. */
-NODISCARD int export_add(struct export_set *x, const struct calltree_part *p, const bool *cancel,
-                         struct err *e);
+NODISCARD int export_add(struct export_set *x, const struct calltree_part *p,
+                         const atomic_bool *cancel, struct err *e);
 /* Every value becomes value / n, so rounded that the sum is round(sum / n). n > 0. */
 void export_divide(struct export_set *x, uint64_t n);
 uint64_t export_total(const struct export_set *x);

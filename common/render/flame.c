@@ -132,10 +132,8 @@ struct bars flame_bars(const struct flame *f)
 
 void flame_json_end(const struct flame *f, struct json *j)
 {
-    json_key(j, "numTicks");
-    json_u64(j, f->total);
-    json_key(j, "maxSelf");
-    json_u64(j, f->max_self);
+    json_put_u64(j, "numTicks", f->total);
+    json_put_u64(j, "maxSelf", f->max_self);
     json_obj_end(j);
 }
 

@@ -106,7 +106,7 @@ struct turn {
     VEC(struct pending) heap;
     uint32_t numbers;
     uint64_t work;
-    const bool *cancel;
+    const atomic_bool *cancel;
     struct err *e;
 };
 
@@ -207,7 +207,8 @@ static bool stop(struct turn *x, size_t work)
                       "the callers of this function make a tree of over %" PRIu64
                       " steps: narrow the query, or ask for fewer nodes",
                       (uint64_t)WORK_MAX);
-    else if (x->cancel && x->work / CANCEL_EVERY != was && *(const volatile bool *)x->cancel)
+    else if (x->cancel && x->work / CANCEL_EVERY != was &&
+             atomic_load_explicit(x->cancel, memory_order_relaxed))
         (void)err_set(x->e, ERR_CANCELED, "the client went away");
     else
         return false;
@@ -321,7 +322,7 @@ size_t sandwich_cost(const struct calltree *t, uint32_t name, size_t max_nodes)
 }
 
 NODISCARD int sandwich_init(struct sandwich *s, const struct calltree *t, uint32_t name,
-                            size_t max_nodes, const bool *cancel, struct err *e)
+                            size_t max_nodes, const atomic_bool *cancel, struct err *e)
 {
     struct turn x = { .t = t, .out = &s->callers, .cancel = cancel, .e = e };
 

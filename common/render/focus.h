@@ -12,6 +12,8 @@
 #ifndef COMMON_RENDER_FOCUS_H
 #define COMMON_RENDER_FOCUS_H
 
+#include <stdatomic.h>
+
 #include "common/render/calltree.h"
 
 /* Takes the value from every stack that does not contain the function. */
@@ -32,7 +34,7 @@ size_t sandwich_cost(const struct calltree *t, uint32_t name, size_t max_nodes);
  * those nearer to the function stay, then those first by name. What is cut is a child "other".
  * ERR_LIMIT: more work than is allowed; ERR_CANCELED. sandwich_deinit in any case. */
 NODISCARD int sandwich_init(struct sandwich *s, const struct calltree *t, uint32_t name,
-                            size_t max_nodes, const bool *cancel, struct err *e);
+                            size_t max_nodes, const atomic_bool *cancel, struct err *e);
 void sandwich_deinit(struct sandwich *s);
 
 #endif

@@ -55,12 +55,9 @@ static void put_data(const struct columns *c, const struct viewer_head *h, struc
 
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "sides");
-    json_u64(&j, c->sides);
-    json_key(&j, "type");
-    json_str(&j, h->what);
-    json_key(&j, "unit");
-    json_str(&j, h->unit);
+    json_put_u64(&j, "sides", c->sides);
+    json_put_str(&j, "type", h->what);
+    json_put_str(&j, "unit", h->unit);
     json_key(&j, "names");
     json_arr(&j);
     for (size_t i = 0; i < c->names_len && buf_ok(out); i++)

@@ -177,7 +177,7 @@ static void forget_late(struct repl_hub *h)
         struct served *s = container_of(it, struct served, link);
         struct err e;
         if (rpc_call_left_ms(s->call) > 0 &&
-            !__atomic_load_n(rpc_call_canceled(s->call), __ATOMIC_RELAXED))
+            !atomic_load_explicit(rpc_call_canceled(s->call), memory_order_relaxed))
             continue;
         (void)err_set(&e, ERR_TIMEOUT, "the replica did not answer in time");
         served_fail(h, s, &e);

@@ -9,15 +9,15 @@
  */
 #include "common/repl/repl_pipe.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/base/list.h"
 #include "common/base/mem.h"
+#include "common/base/size.h"
 #include "common/base/vec.h"
 #include "common/store/kv_impl.h"
+#include "common/sys/clock.h"
 #include "common/sys/fiber.h"
 #include "common/sys/loop.h"
 #include "common/sys/thread.h"
@@ -45,7 +45,7 @@ struct repl_pipe {
     _Atomic uint32_t refs;
     _Atomic size_t len; /* batches on their way */
     struct mutex lock;  /* guards what follows */
-    pthread_cond_t moved;
+    struct cond moved;
     struct list queue, waiters;
     uint64_t begun, done;
     size_t bytes;
@@ -56,16 +56,12 @@ struct repl_pipe {
 struct repl_pipe *pipe_new(struct loop *loop, bool simulated)
 {
     struct repl_pipe *p = XNEW(struct repl_pipe);
-    pthread_condattr_t a;
 
     p->loop = loop;
     p->simulated = simulated;
     atomic_store(&p->refs, 1);
     mutex_init(&p->lock);
-    CHECK(pthread_condattr_init(&a) == 0);
-    CHECK(pthread_condattr_setclock(&a, CLOCK_MONOTONIC) == 0);
-    CHECK(pthread_cond_init(&p->moved, &a) == 0);
-    (void)pthread_condattr_destroy(&a);
+    cond_init(&p->moved);
     list_init(&p->queue);
     list_init(&p->waiters);
     return p;
@@ -93,7 +89,7 @@ void pipe_unref(struct repl_pipe *p)
     list_for (it, &p->queue)
         piped_free(container_of(it, struct piped, link));
     CHECK(list_empty(&p->waiters));
-    CHECK(pthread_cond_destroy(&p->moved) == 0);
+    cond_deinit(&p->moved);
     mutex_deinit(&p->lock);
     xfree(p);
 }
@@ -244,7 +240,7 @@ static void on_wake(void *cookie)
 /* Locked. */
 static void wake(struct repl_pipe *p)
 {
-    CHECK(pthread_cond_broadcast(&p->moved) == 0);
+    cond_wake_all(&p->moved);
     list_for (it, &p->waiters) {
         struct waiter *w = container_of(it, struct waiter, link);
         if (!reached(p, w->number, w->room))
@@ -268,19 +264,11 @@ static void wait_simulated(struct repl_pipe *p, uint64_t number, bool room)
 
 static void wait_thread(struct repl_pipe *p, uint64_t number, uint64_t wait_ms, bool room)
 {
-    struct timespec until;
-    int rc = 0;
+    uint64_t until = u64_add_sat(clock_mono_ms(clock_real()), wait_ms);
 
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-    if (wait_ms != UINT64_MAX) {
-        until.tv_sec += (time_t)(wait_ms / 1000);
-        until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-    }
-    while (!reached(p, number, room) && rc != ETIMEDOUT)
-        rc = wait_ms == UINT64_MAX ? pthread_cond_wait(&p->moved, &p->lock.m)
-                                   : pthread_cond_timedwait(&p->moved, &p->lock.m, &until);
+    while (!reached(p, number, room))
+        if (!cond_wait_until(&p->moved, &p->lock, until))
+            return;
 }
 
 static int wait_for(struct repl_pipe *p, uint64_t number, uint64_t wait_ms, bool room,

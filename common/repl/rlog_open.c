@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/base/hash.h"
+#include "common/base/hex.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/repl/rlog_impl.h"
@@ -18,16 +19,10 @@ struct names {
 static void on_name(void *cookie, const char *name)
 {
     struct names *n = cookie;
-    uint64_t v = 0;
-    size_t i;
+    struct str s = str_c(name);
+    uint64_t v;
 
-    for (i = 0; i < 16 && name[i]; i++) {
-        char c = name[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
-            return;
-        v = v << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
-    if (i == 16 && !strcmp(name + 16, ".rlog"))
+    if (s.len == 21 && str_ends(s, STR(".rlog")) && hex_u64(str_sub(s, 0, 16), &v))
         vec_push(&n->numbers, v);
 }
 

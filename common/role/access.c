@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/role/access.h"
 
+#include "common/base/secret.h"
 #include "common/base/size.h"
 #include "common/sys/secret_file.h"
 
 #define FILE_MAX (16 * KIB)
-
-/* How long it takes tells the length of a token, nothing else. */
-static bool same(struct str known, struct str given)
-{
-    unsigned char odd = known.len != given.len;
-
-    for (size_t i = 0; i < known.len; i++)
-        odd |= (unsigned char)(known.ptr[i] ^ (i < given.len ? given.ptr[i] : 0x55));
-    return !odd;
-}
 
 bool access_knows(struct str tokens, struct str header)
 {
@@ -28,7 +19,7 @@ bool access_knows(struct str tokens, struct str header)
     while (str_next(&tokens, '\n', &more, &line)) {
         line = str_trim(line);
         if (line.len && line.ptr[0] != '#')
-            found |= same(line, given);
+            found |= secret_eq(line, given);
     }
     return found;
 }

@@ -46,18 +46,16 @@ bool admin_ready(const struct process *p, struct buf *out)
     }
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "code");
-    json_cstr(&j, "unavailable");
-    json_key(&j, "message");
-    json_cstr(&j, why);
+    json_put_cstr(&j, "code", "unavailable");
+    json_put_cstr(&j, "message", why);
     json_key(&j, "roles");
     json_obj(&j);
     for (size_t i = 0; p->state == PROCESS_RUNNING && i < p->parts_len; i++) {
         const struct process_part *part = &p->parts[i];
 
         why = "not ready";
-        json_key(&j, part->role->name);
-        json_cstr(&j, !part->role->ready || part->role->ready(part->self, &why) ? "ready" : why);
+        json_put_cstr(&j, part->role->name,
+                      !part->role->ready || part->role->ready(part->self, &why) ? "ready" : why);
     }
     json_obj_end(&j);
     json_obj_end(&j);
@@ -137,8 +135,7 @@ static void ring_ingesters(const struct cluster_conf *c, struct json *j)
     json_arr(j);
     for (size_t i = 0; i < c->ingesters.len; i++) {
         json_obj(j);
-        json_key(j, "address");
-        json_cstr(j, c->ingesters.items[i]);
+        json_put_cstr(j, "address", c->ingesters.items[i]);
         json_key(j, "shards");
         json_arr(j);
         for (uint64_t s = i; s < c->shards; s += c->ingesters.len)
@@ -156,10 +153,8 @@ void admin_ring(const struct process *p, struct buf *out)
 
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "version");
-    json_cstr(&j, EMBERTREE_VERSION);
-    json_key(&j, "ready");
-    json_bool(&j, process_ready(p, &role, &why));
+    json_put_cstr(&j, "version", EMBERTREE_VERSION);
+    json_put_bool(&j, "ready", process_ready(p, &role, &why));
     json_key(&j, "shards");
     json_u64(&j, view_shards(p->ctx.view)); /* 0: not known yet */
     if (p->memory) {
@@ -184,8 +179,7 @@ void admin_ring(const struct process *p, struct buf *out)
 
         json_key(&j, part->role->name);
         json_obj(&j);
-        json_key(&j, "ready");
-        json_bool(&j, ready);
+        json_put_bool(&j, "ready", ready);
         if (part->role->ring)
             part->role->ring(part->self, &j);
         json_obj_end(&j);

@@ -93,16 +93,11 @@ static void done_json(void *cookie, struct json *j)
     const struct recovery *y = cookie;
     const struct recover_found *f = y->found;
 
-    json_key(j, "written");
-    json_bool(j, !y->dry);
-    json_key(j, "idAbsent");
-    json_bool(j, f->id);
-    json_key(j, "map");
-    json_cstr(j, words[f->map]);
-    json_key(j, "mapVersion");
-    json_u64(j, f->map_version);
-    json_key(j, "notesAbsent");
-    json_u64(j, f->notes);
+    json_put_bool(j, "written", !y->dry);
+    json_put_bool(j, "idAbsent", f->id);
+    json_put_cstr(j, "map", words[f->map]);
+    json_put_u64(j, "mapVersion", f->map_version);
+    json_put_u64(j, "notesAbsent", f->notes);
     put_list(j, "absent", y, RECOVER_ABSENT);
     put_list(j, "behind", y, RECOVER_BEHIND);
     put_list(j, "ahead", y, RECOVER_AHEAD);

@@ -26,10 +26,8 @@ static void done_json(void *cookie, struct json *j)
 
     log_info(c->drain ? "a node is to be emptied" : "a node is to be used again",
              KV_CSTR("node", c->node), KV_CSTR("peer", c->r->peer));
-    json_key(j, "node");
-    json_cstr(j, c->node);
-    json_key(j, "state");
-    json_cstr(j, c->drain ? "draining" : "active");
+    json_put_cstr(j, "node", c->node);
+    json_put_cstr(j, "state", c->drain ? "draining" : "active");
 }
 
 static void on_changed(void *cookie, const struct err *e)

@@ -86,12 +86,6 @@ static int on_edit(void *cookie, const struct map *m, const struct map **ret, st
     return 0;
 }
 
-static void put_str(struct json *j, const char *key, struct str s)
-{
-    json_key(j, key);
-    json_str(j, s);
-}
-
 static void done_json(void *cookie, struct json *j)
 {
     const struct change *c = cookie;
@@ -100,17 +94,13 @@ static void done_json(void *cookie, struct json *j)
         log_info("the shards of a service or tenant are to change", KV_STR("tenant", c->tenant),
                  KV_STR("service", c->service), KV_U64("shards", c->shards),
                  KV_CSTR("peer", c->r->peer));
-    put_str(j, "tenant", c->tenant);
+    json_put_str(j, "tenant", c->tenant);
     if (c->service.len)
-        put_str(j, "service", c->service);
-    json_key(j, "shards");
-    json_u64(j, c->shards);
-    json_key(j, "from");
-    json_i64(j, c->from_ms);
-    json_key(j, "wanted");
-    json_bool(j, c->wanted);
-    json_key(j, "changed");
-    json_bool(j, c->changed);
+        json_put_str(j, "service", c->service);
+    json_put_u64(j, "shards", c->shards);
+    json_put_i64(j, "from", c->from_ms);
+    json_put_bool(j, "wanted", c->wanted);
+    json_put_bool(j, "changed", c->changed);
 }
 
 static void on_changed(void *cookie, const struct err *e)
@@ -203,16 +193,12 @@ static void next_json(const struct showing *q, const struct map_whose *w,
         return;
     json_key(j, "next");
     json_obj(j);
-    json_key(j, "shards");
-    json_u64(j, next->n);
-    json_key(j, "announced");
-    json_bool(j, next->from_ms != 0);
-    json_key(j, "from");
-    json_i64(j, next->from_ms);
+    json_put_u64(j, "shards", next->n);
+    json_put_bool(j, "announced", next->from_ms != 0);
+    json_put_i64(j, "from", next->from_ms);
     if (q->reports) {
         confirm_look(q->p->ctx.view, q->reports, w, next->version, &got);
-        json_key(j, "waitsFor");
-        json_cstr(j, got.why);
+        json_put_cstr(j, "waitsFor", got.why);
     }
     json_obj_end(j);
 }
@@ -221,19 +207,17 @@ static void one_json(const struct showing *q, const struct map_whose *w, const s
                      struct json *j)
 {
     json_obj(j);
-    put_str(j, "tenant", w->tenant.len ? w->tenant : STR(ALL));
+    json_put_str(j, "tenant", w->tenant.len ? w->tenant : STR(ALL));
     if (w->service.len)
-        put_str(j, "service", w->service);
-    json_key(j, "shards");
-    json_u64(j, map_step_at(s, clock_wall_ms(q->p->ctx.env->clock), map_whose_none(w)));
+        json_put_str(j, "service", w->service);
+    json_put_u64(j, "shards",
+                 map_step_at(s, clock_wall_ms(q->p->ctx.env->clock), map_whose_none(w)));
     json_key(j, "steps");
     json_arr(j);
     for (uint32_t i = 0; i < s->len; i++) {
         json_obj(j);
-        json_key(j, "from");
-        json_i64(j, i ? s->at[i].from_ms : 0);
-        json_key(j, "shards");
-        json_u64(j, s->at[i].n);
+        json_put_i64(j, "from", i ? s->at[i].from_ms : 0);
+        json_put_u64(j, "shards", s->at[i].n);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -247,10 +231,8 @@ static void places_json(const struct showing *q, struct json *j)
     struct map_whose w = { STR_NULL, STR_NULL };
 
     json_obj(j);
-    json_key(j, "map_version");
-    json_u64(j, m->version);
-    json_key(j, "shards");
-    json_u64(j, m->shards);
+    json_put_u64(j, "map_version", m->version);
+    json_put_u64(j, "shards", m->shards);
     json_key(j, "tenants");
     json_arr(j);
     one_json(q, &w, &m->tenant_steps, j);

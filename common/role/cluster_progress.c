@@ -20,18 +20,6 @@ struct question {
     struct process *p;
 };
 
-static void put_u64(struct json *j, const char *key, uint64_t n)
-{
-    json_key(j, key);
-    json_u64(j, n);
-}
-
-static void put_bool(struct json *j, const char *key, bool b)
-{
-    json_key(j, key);
-    json_bool(j, b);
-}
-
 /* What nobody knows is left out: a time, a total. */
 static void coming_json(const struct progress_coming *c, struct json *j)
 {
@@ -41,14 +29,14 @@ static void coming_json(const struct progress_coming *c, struct json *j)
         return;
     json_key(j, "copy");
     json_obj(j);
-    put_bool(j, "rows", c->rows);
-    put_u64(j, "bytes", c->bytes);
+    json_put_bool(j, "rows", c->rows);
+    json_put_u64(j, "bytes", c->bytes);
     if (c->total)
-        put_u64(j, "of", c->total);
+        json_put_u64(j, "of", c->total);
     if (c->timed)
-        put_u64(j, "bytesPerSecond", c->per_s);
+        json_put_u64(j, "bytesPerSecond", c->per_s);
     if (c->timed && c->total && (c->per_s || !left))
-        put_u64(j, "leftSeconds", speed_left_s(c->per_s, left));
+        json_put_u64(j, "leftSeconds", speed_left_s(c->per_s, left));
     json_obj_end(j);
 }
 
@@ -58,13 +46,10 @@ static void bad_json(const struct progress *p, struct json *j)
     json_arr(j);
     for (size_t i = 0; i < p->bad_len; i++) {
         json_obj(j);
-        put_u64(j, "shard", p->bad[i].shard);
-        if (p->bad[i].node.len) {
-            json_key(j, "node");
-            json_str(j, p->bad[i].node);
-        }
-        json_key(j, "why");
-        json_str(j, p->bad[i].why);
+        json_put_u64(j, "shard", p->bad[i].shard);
+        if (p->bad[i].node.len)
+            json_put_str(j, "node", p->bad[i].node);
+        json_put_str(j, "why", p->bad[i].why);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -73,39 +58,33 @@ static void bad_json(const struct progress *p, struct json *j)
 static void node_json(struct str name, const struct progress *p, struct json *j)
 {
     json_obj(j);
-    json_key(j, "name");
-    json_str(j, name);
-    json_key(j, "trouble");
-    json_str(j, p->trouble);
+    json_put_str(j, "name", name);
+    json_put_str(j, "trouble", p->trouble);
     if (p->room != PROGRESS_ROOM_UNSAID)
-        put_bool(j, "noRoom", p->room == PROGRESS_NO_ROOM);
+        json_put_bool(j, "noRoom", p->room == PROGRESS_NO_ROOM);
     if (p->replace_ms)
-        put_u64(j, "replaceAfterMs", p->replace_ms);
+        json_put_u64(j, "replaceAfterMs", p->replace_ms);
     bad_json(p, j);
-    if (p->cold.len) {
-        json_key(j, "cold");
-        json_str(j, p->cold);
-    }
+    if (p->cold.len)
+        json_put_str(j, "cold", p->cold);
     json_key(j, "shards");
     json_arr(j);
     for (size_t i = 0; i < p->shards_len; i++) {
         const struct progress_shard *s = &p->shards[i];
 
         json_obj(j);
-        put_u64(j, "shard", s->shard);
-        put_u64(j, "term", s->term);
-        put_u64(j, "last", s->last);
-        put_u64(j, "commit", s->commit);
-        put_bool(j, "leads", s->leads);
-        put_bool(j, "full", s->full);
-        put_bool(j, "lost", s->lost);
+        json_put_u64(j, "shard", s->shard);
+        json_put_u64(j, "term", s->term);
+        json_put_u64(j, "last", s->last);
+        json_put_u64(j, "commit", s->commit);
+        json_put_bool(j, "leads", s->leads);
+        json_put_bool(j, "full", s->full);
+        json_put_bool(j, "lost", s->lost);
         if (s->timed)
-            put_u64(j, "entriesPerSecond", s->per_s);
+            json_put_u64(j, "entriesPerSecond", s->per_s);
         coming_json(&s->coming, j);
-        if (s->why.len) {
-            json_key(j, "why");
-            json_str(j, s->why);
-        }
+        if (s->why.len)
+            json_put_str(j, "why", s->why);
         json_obj_end(j);
     }
     json_arr_end(j);

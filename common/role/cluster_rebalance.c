@@ -192,18 +192,6 @@ static void why(const struct plan *p, uint32_t shard, char *ret, size_t size)
         (void)snprintf(ret, size, "%s makes room for a copy that must be elsewhere", from);
 }
 
-static void put_u32(struct json *j, const char *key, uint32_t n)
-{
-    json_key(j, key);
-    json_u64(j, n);
-}
-
-static void put_u64(struct json *j, const char *key, uint64_t n)
-{
-    json_key(j, key);
-    json_u64(j, n);
-}
-
 static void put_names(struct json *j, const char *key, const struct name_set *s)
 {
     json_key(j, key);
@@ -216,16 +204,15 @@ static void put_names(struct json *j, const char *key, const struct name_set *s)
 static void node_json(const struct counts *n, struct json *j)
 {
     json_obj(j);
-    json_key(j, "name");
-    json_cstr(j, n->name);
-    put_u32(j, "copies", n->copies);
-    put_u32(j, "copiesTo", n->copies_to);
-    put_u32(j, "leads", n->leads);
-    put_u32(j, "leadsTo", n->leads_to);
-    put_u64(j, "bytes", n->bytes);
-    put_u64(j, "bytesTo", n->bytes_to);
-    put_u64(j, "bytesPerSecond", n->takes);
-    put_u64(j, "bytesPerSecondTo", n->takes_to);
+    json_put_cstr(j, "name", n->name);
+    json_put_u64(j, "copies", n->copies);
+    json_put_u64(j, "copiesTo", n->copies_to);
+    json_put_u64(j, "leads", n->leads);
+    json_put_u64(j, "leadsTo", n->leads_to);
+    json_put_u64(j, "bytes", n->bytes);
+    json_put_u64(j, "bytesTo", n->bytes_to);
+    json_put_u64(j, "bytesPerSecond", n->takes);
+    json_put_u64(j, "bytesPerSecondTo", n->takes_to);
     json_obj_end(j);
 }
 
@@ -235,27 +222,24 @@ static void shard_json(const struct plan *p, uint32_t shard, struct json *j)
     char text[256];
 
     json_obj(j);
-    put_u32(j, "shard", shard);
+    json_put_u64(j, "shard", shard);
     put_names(j, "members", r ? &r->members : NULL);
     put_names(j, "membersTo", &p->wanted[shard]);
-    json_key(j, "leader");
-    json_cstr(j, r ? r->leader : "");
-    json_key(j, "leaderTo");
-    json_cstr(j, p->wanted[shard].names[0]);
-    put_u64(j, "bytes", p->shards[shard].bytes);
-    put_u64(j, "bytesPerSecond", p->shards[shard].rate);
+    json_put_cstr(j, "leader", r ? r->leader : "");
+    json_put_cstr(j, "leaderTo", p->wanted[shard].names[0]);
+    json_put_u64(j, "bytes", p->shards[shard].bytes);
+    json_put_u64(j, "bytesPerSecond", p->shards[shard].rate);
     why(p, shard, text, sizeof(text));
-    json_key(j, "why");
-    json_cstr(j, text);
+    json_put_cstr(j, "why", text);
     json_obj_end(j);
 }
 
 static void plan_json(const struct plan *p, uint32_t moves, struct json *j)
 {
     json_obj(j);
-    put_u32(j, "pending", p->pending);
-    put_u32(j, "atOnce", moves);
-    put_u64(j, "bytesToCopy", p->to_copy);
+    json_put_u64(j, "pending", p->pending);
+    json_put_u64(j, "atOnce", moves);
+    json_put_u64(j, "bytesToCopy", p->to_copy);
     json_key(j, "nodes");
     json_arr(j);
     for (size_t i = 0; i < p->map->nodes_len; i++)

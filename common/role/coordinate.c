@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/base/hex.h"
 #include "common/cluster/agree.h"
 #include "common/cluster/coord_etcd.h"
 #include "common/cluster/keyspace.h"
@@ -56,20 +57,8 @@ static int node_name(struct coordinate *c, const struct cluster_conf *conf, stru
 
 static bool parse_id(struct str text, uint64_t *ret)
 {
-    uint64_t id = 0;
-
     text = str_trim(text);
-    if (text.len != 16)
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        char ch = text.ptr[i];
-
-        if (!((ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'f')))
-            return false;
-        id = id << 4 | (uint64_t)(ch <= '9' ? ch - '0' : ch - 'a' + 10);
-    }
-    *ret = id;
-    return id != 0;
+    return text.len == 16 && hex_u64(text, ret) && *ret != 0;
 }
 
 static int node_id(struct coordinate *c, struct env *env, const char *dir, struct err *e)

@@ -28,8 +28,8 @@
 #define POLICY          "default-src 'none'; frame-ancestors 'none'"
 #define CALL_MAGIC      MAGIC('d', 'b', 'g', 'p')
 
-extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value, size_t new_len)
-    __attribute__((weak));
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value,
+                   size_t new_len) WEAK;
 
 struct call {
     uint32_t magic;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "common/base/compress.h"
+#include "common/base/hex.h"
 #include "common/model/pprof_out.h"
 #include "common/obs/symbolize.h"
 #include "common/role/debug.h"
@@ -182,23 +183,6 @@ struct heap {
     size_t pcs_len;
 };
 
-static bool hex(struct str s, uint64_t *ret)
-{
-    uint64_t v = 0;
-
-    for (size_t i = 0; i < s.len; i++) {
-        char c = s.ptr[i];
-        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
-                                                : 16;
-        if (digit > 15)
-            return false;
-        v = v << 4 | digit;
-    }
-    *ret = v;
-    return s.len > 0 && s.len <= 16;
-}
-
 /* "@ 0x55... 0x7f..." */
 static void take_stack(struct heap *h, struct str line)
 {
@@ -208,7 +192,7 @@ static void take_stack(struct heap *h, struct str line)
 
     h->pcs_len = 0;
     while (h->pcs_len < FRAMES_MAX && str_next(&line, ' ', &more, &part))
-        if (str_starts(part, STR("0x")) && hex(str_sub(part, 2, part.len), &pc) && pc)
+        if (str_starts(part, STR("0x")) && hex_u64(str_sub(part, 2, part.len), &pc) && pc)
             h->pcs[h->pcs_len++] = pc - 1; /* a return address: inside the call */
 }
 

@@ -144,12 +144,9 @@ static void clock_json(void *cookie, const struct rpc_told *t)
     struct json *j = cookie;
 
     json_obj(j);
-    json_key(j, "addr");
-    json_cstr(j, t->addr);
-    json_key(j, "ahead_ms");
-    json_i64(j, t->ahead_ms);
-    json_key(j, "unsure_ms");
-    json_u64(j, t->unsure_ms);
+    json_put_cstr(j, "addr", t->addr);
+    json_put_i64(j, "ahead_ms", t->ahead_ms);
+    json_put_u64(j, "unsure_ms", t->unsure_ms);
     json_obj_end(j);
 }
 
@@ -169,6 +166,5 @@ void heard_json(const struct heard *h, struct json *j)
     json_arr(j);
     rpc_net_told(h->rpc, refused_json, j);
     json_arr_end(j);
-    json_key(j, "refused_here");
-    json_bool(j, refuses(h));
+    json_put_bool(j, "refused_here", refuses(h));
 }

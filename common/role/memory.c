@@ -37,8 +37,8 @@
 #define ALL_ARENAS   "arena.4096.purge"
 
 /* In builds that link jemalloc. */
-extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value, size_t new_len)
-    __attribute__((weak));
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value,
+                   size_t new_len) WEAK;
 
 struct row {
     const char *name;
@@ -272,29 +272,22 @@ void memory_gather(struct memory *m)
     metric_set(m->retained, (int64_t)allocator_stat("stats.resident"));
 }
 
-static void json_number(struct json *j, const char *key, uint64_t v)
-{
-    json_key(j, key);
-    json_u64(j, v);
-}
-
 void memory_json(struct memory *m, struct json *j)
 {
     memory_gather(m);
     json_obj(j);
-    json_key(j, "state");
-    json_cstr(j, states[memory_state(m)].name);
-    json_number(j, "limitBytes", m->o.limit);
-    json_number(j, "residentBytes", atomic_load(&m->resident));
-    json_number(j, "refuseAboveBytes", m->o.limit / 100 * REFUSE_ABOVE);
-    json_number(j, "allocatedBytes", metric_value(m->allocated));
+    json_put_cstr(j, "state", states[memory_state(m)].name);
+    json_put_u64(j, "limitBytes", m->o.limit);
+    json_put_u64(j, "residentBytes", atomic_load(&m->resident));
+    json_put_u64(j, "refuseAboveBytes", m->o.limit / 100 * REFUSE_ABOVE);
+    json_put_u64(j, "allocatedBytes", metric_value(m->allocated));
     json_key(j, "parts");
     json_obj(j);
     for (size_t i = 0; i < MEMORY_PARTS_LEN; i++) {
         json_key(j, rows[i].name);
         json_obj(j);
-        json_number(j, "bytes", m->used[i]);
-        json_number(j, "shareBytes", memory_share(m->o.limit, (enum memory_part)i));
+        json_put_u64(j, "bytes", m->used[i]);
+        json_put_u64(j, "shareBytes", memory_share(m->o.limit, (enum memory_part)i));
         json_obj_end(j);
     }
     json_obj_end(j);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/cluster/view.h"
-#include "common/role/cgroup.h"
+#include "common/role/limits.h"
 
 static const struct conf_row http_rows[] = {
     CONF_STR(struct common_conf, listen, "listen", "127.0.0.1:4040",
@@ -366,5 +366,5 @@ uint64_t options_memory_limit(uint64_t configured)
     long page = sysconf(_SC_PAGESIZE);
     uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 
-    return options_memory_from(configured, configured ? 0 : cgroup_memory_limit(""), machine);
+    return options_memory_from(configured, configured ? 0 : limits_memory(""), machine);
 }

@@ -24,14 +24,13 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/role/admin.h"
-#include "common/role/cgroup.h"
 #include "common/role/cluster_kept.h"
 #include "common/role/cluster_page.h"
 #include "common/role/cluster_places.h"
 #include "common/role/cluster_progress.h"
 #include "common/role/cluster_rebalance.h"
 #include "common/role/doors.h"
-#include "common/role/fdlimit.h"
+#include "common/role/limits.h"
 #include "common/role/lock.h"
 #include "common/role/memory.h"
 #include "version.h"
@@ -114,7 +113,7 @@ static void on_tick(void *cookie)
 /* Those this process may use: a container of two processors is one on a machine of 64, too. */
 static uint32_t cores(void)
 {
-    uint64_t quota = cgroup_cpu_limit(""), n;
+    uint64_t quota = limits_cpu(""), n;
     cpu_set_t set;
 
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
@@ -174,14 +173,14 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .on_tls_files = on_tls_files,
         .tls_cookie = (void *)(uintptr_t)c,
     };
-    uint64_t files = fdlimit_raise(c->connections_max + FDLIMIT_BESIDE_HTTP);
+    uint64_t files = limits_files_raise(c->connections_max + LIMITS_FILES_BESIDE_HTTP);
     int code;
 
     o.doors = doors(&o.doors_len);
-    if (files < c->connections_max + FDLIMIT_BESIDE_HTTP)
+    if (files < c->connections_max + LIMITS_FILES_BESIDE_HTTP)
         log_warn("fewer files may be open than connections need: raise the hard limit (ulimit -Hn)",
                  KV_U64("limit", files), KV_U64("connections_max", c->connections_max),
-                 KV_U64("beside", FDLIMIT_BESIDE_HTTP));
+                 KV_U64("beside", LIMITS_FILES_BESIDE_HTTP));
     budget_init(&p->in_flight, in_flight);
     memory_watch_budget(p->memory, MEMORY_HTTP, &p->in_flight);
     code = http_server_new(&o, &p->http, e);

@@ -541,10 +541,8 @@ size_t route_up(const struct route *r, size_t *ret_all)
 static void node_json(const char *addr, bool up, struct json *j)
 {
     json_obj(j);
-    json_key(j, "address");
-    json_cstr(j, addr);
-    json_key(j, "up");
-    json_bool(j, up);
+    json_put_cstr(j, "address", addr);
+    json_put_bool(j, "up", up);
     json_obj_end(j);
 }
 

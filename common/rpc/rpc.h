@@ -19,6 +19,8 @@
 #ifndef COMMON_RPC_RPC_H
 #define COMMON_RPC_RPC_H
 
+#include <stdatomic.h>
+
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/obs/metrics.h"
@@ -167,9 +169,9 @@ void rpc_cancel(struct rpc_node *n, uint64_t id);
 typedef void (*rpc_serve_fn)(void *cookie, struct rpc_call *call, struct str payload);
 void rpc_serve(struct rpc_node *n, enum rpc_method method, rpc_serve_fn fn, void *cookie);
 uint64_t rpc_call_left_ms(const struct rpc_call *c); /* until its deadline */
-/* Turns true when the caller canceled, restarted or its deadline passed. Other threads poll it by
- * __atomic_load_n(p, __ATOMIC_RELAXED). Valid until rpc_reply or rpc_fail. */
-const bool *rpc_call_canceled(const struct rpc_call *c);
+/* Turns true when the caller canceled, restarted or its deadline passed. Other threads may poll
+ * it. Valid until rpc_reply or rpc_fail. */
+const atomic_bool *rpc_call_canceled(const struct rpc_call *c);
 /* fn when that happens, on the loop; it may answer the call, which frees it. Not for a node that is
  * freed. */
 void rpc_call_on_cancel(struct rpc_call *c, void (*fn)(void *cookie), void *cookie);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/base64.h"
+#include "common/base/hex.h"
 #include "common/base/mem.h"
 #include "common/sys/secret_file.h"
 
@@ -36,27 +37,9 @@ struct rpc_keys {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool hex_key(struct str s, uint8_t ret[RPC_KEY_BYTES])
 {
-    if (s.len != 2 * (size_t)RPC_KEY_BYTES)
-        return false;
-    for (size_t i = 0; i < RPC_KEY_BYTES; i++) {
-        int high = hex_digit(s.ptr[2 * i]), low = hex_digit(s.ptr[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return false;
-        ret[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
+    return s.len == 2 * (size_t)RPC_KEY_BYTES && hex_read(s.ptr, RPC_KEY_BYTES, ret);
 }
 
 static bool base64_key(struct str s, uint8_t ret[RPC_KEY_BYTES])

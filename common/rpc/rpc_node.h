@@ -5,6 +5,8 @@
 #ifndef COMMON_RPC_RPC_NODE_H
 #define COMMON_RPC_RPC_NODE_H
 
+#include <stdatomic.h>
+
 #include "common/base/map.h"
 #include "common/base/prng.h"
 #include "common/base/vec.h"
@@ -57,7 +59,7 @@ struct rpc_call {
     struct rpc_peer *peer; /* who asked */
     uint64_t id, epoch, deadline_ns;
     uint16_t method;
-    bool canceled;                   /* read by other threads: only by atomics here */
+    atomic_bool canceled;            /* read by other threads */
     bool failed_early;               /* answered: rpc_fail_early */
     void (*on_cancel)(void *cookie); /* NULL: nobody asked */
     void *cancel_cookie;

@@ -19,7 +19,7 @@ static void cancel(struct rpc_call *c)
 {
     void (*told)(void *cookie) = c->on_cancel;
 
-    __atomic_store_n(&c->canceled, true, __ATOMIC_RELAXED);
+    atomic_store_explicit(&c->canceled, true, memory_order_relaxed);
     c->on_cancel = NULL;
     if (told)
         told(c->cancel_cookie);
@@ -104,7 +104,7 @@ void rpc_fail_early(struct rpc_call *c, const struct err *e)
     if (call_wanted(c, e->code ? e->code : ERR_INTERNAL))
         (void)call_answer(c, error_msg(c->id, c->epoch, e), &full);
     c->failed_early = true;
-    __atomic_store_n(&c->canceled, true, __ATOMIC_RELAXED);
+    atomic_store_explicit(&c->canceled, true, memory_order_relaxed);
     c->on_cancel = NULL;
 }
 
@@ -199,7 +199,7 @@ uint64_t rpc_call_left_ms(const struct rpc_call *c)
     return c->deadline_ns > now_ns ? (c->deadline_ns - now_ns) / RPC_MS_NS : 0;
 }
 
-const bool *rpc_call_canceled(const struct rpc_call *c)
+const atomic_bool *rpc_call_canceled(const struct rpc_call *c)
 {
     CHECK(c->magic == CALL_MAGIC);
     return &c->canceled;

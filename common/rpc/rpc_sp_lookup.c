@@ -74,7 +74,7 @@ struct sp_lookup *sp_lookup_start(struct loop *loop, struct str host, struct str
     memcpy(l->host, host.ptr, host.len);
     memcpy(l->port, port.ptr, port.len);
     thread_start(&t, "rpc-lookup", run, l);
-    CHECK(pthread_detach(t.id) == 0);
+    thread_detach(&t);
     return l;
 }
 

@@ -62,16 +62,9 @@ static void begin_level(struct pass *p, const struct member *part, uint32_t leve
 
 static bool child_dirty(const struct pass *p, uint32_t t)
 {
-    size_t low = 0, high = p->below.len;
+    size_t at = vec_lower_u32(p->below.ptr, p->below.len, t);
 
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (p->below.ptr[mid] < t)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < p->below.len && p->below.ptr[low] - t < LEVELS[p->level].node;
+    return at < p->below.len && p->below.ptr[at] - t < LEVELS[p->level].node;
 }
 
 /* Where the walk goes on: true: at the next row, else at *ret. */

@@ -88,7 +88,7 @@ int check_row(struct check *c, struct err *e)
     check_here();
     if (n % PROGRESS_EVERY == 0 && c->o.progress)
         c->o.progress(c->o.cookie, c->kind, n);
-    if (c->o.cancel && __atomic_load_n(c->o.cancel, __ATOMIC_RELAXED))
+    if (c->o.cancel && atomic_load_explicit(c->o.cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELED, "the check was stopped");
     return 0;
 }

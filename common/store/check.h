@@ -9,6 +9,8 @@
 #ifndef COMMON_STORE_CHECK_H
 #define COMMON_STORE_CHECK_H
 
+#include <stdatomic.h>
+
 #include "common/store/store.h"
 
 /* What is looked at, in this order: name, and the table or column family. */
@@ -56,7 +58,7 @@ struct check_opts {
     void (*found)(void *cookie, enum check_kind kind, const char *text);
     void (*progress)(void *cookie, enum check_kind kind, uint64_t rows); /* now and then */
     void *cookie;
-    const bool *cancel; /* may be NULL; polled */
+    const atomic_bool *cancel; /* may be NULL; polled */
 };
 /* Goes through all of it. 0 also with findings; ERR_IO, ERR_CANCELED: it could not. */
 NODISCARD int store_check_all(struct store_view *v, const struct check_opts *o,

@@ -207,16 +207,7 @@ int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
 /* Index of the first mark of the level at or behind t. */
 static size_t find(const struct dirty_set *d, uint32_t level, uint32_t t)
 {
-    size_t low = 0, high = d->at[level].len;
-
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (d->at[level].ptr[mid] < t)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return vec_lower_u32(d->at[level].ptr, d->at[level].len, t);
 }
 
 bool dirty_any(const struct dirty_set *d, uint32_t level, uint32_t from, uint32_t to)

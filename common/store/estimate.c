@@ -57,7 +57,6 @@ static uint64_t mul_sat(uint64_t a, uint64_t b)
 /* n x whole / part without passing 64 bits on the way. */
 static uint64_t scale(uint64_t n, uint64_t whole, uint64_t part)
 {
-    __extension__ typedef unsigned __int128 u128;
     u128 r = (u128)n * whole / part;
 
     return r > UINT64_MAX ? UINT64_MAX : (uint64_t)r;
@@ -107,20 +106,12 @@ static int look_up(struct estimate *x, const struct cover_run *r, uint32_t from,
                    struct err *e)
 {
     struct scan c = x->part.scan;
-    struct rollup_read groups = { .v = x->v,
-                                  .tenant = c.tenant,
-                                  .scope = c.scope,
-                                  .ptype = c.ptype,
-                                  .gids = x->units.ptr,
-                                  .len = x->units.len,
-                                  .fn = on_row,
-                                  .cookie = x,
-                                  .cancel = c.cancel };
 
-    if (x->part.group)
-        return rollup_read(&groups, r->level, from, to, e);
     c.series = x->units.ptr;
     c.len = x->units.len;
+    struct rollup_read groups = targets_groups(&c, on_row, NULL, x);
+    if (x->part.group)
+        return rollup_read(&groups, r->level, from, to, e);
     c.from = from;
     c.to = to;
     c.fn = on_row;
@@ -226,16 +217,7 @@ static int on_hot(void *cookie, size_t unit, const struct hot_leaf *l, struct er
 static int count_raw(struct estimate *x, uint32_t raw_low, struct err *e)
 {
     struct scan c = x->part.scan;
-    struct rollup_read groups = { .v = x->v,
-                                  .tenant = c.tenant,
-                                  .scope = c.scope,
-                                  .ptype = c.ptype,
-                                  .gids = c.series,
-                                  .len = c.len,
-                                  .fn = on_raw,
-                                  .hot = on_hot,
-                                  .cookie = x,
-                                  .cancel = c.cancel };
+    struct rollup_read groups = targets_groups(&c, on_raw, on_hot, x);
     uint32_t from = x->cover.from, to = x->cover.to;
     int rc;
 

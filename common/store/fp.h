@@ -34,7 +34,6 @@ static inline uint64_t fp_sub(uint64_t a, uint64_t b)
 }
 static inline uint64_t fp_mul(uint64_t a, uint64_t b)
 {
-    __extension__ typedef unsigned __int128 u128;
     u128 m = (u128)a * b; /* < 2^122 */
     return fp_reduce(fp_reduce((uint64_t)(m & FP_P)) + (uint64_t)(m >> 61));
 }
@@ -54,7 +53,6 @@ static inline uint64_t fp_add_value(uint64_t f, uint64_t h, uint64_t value)
 static inline uint64_t fp_vector(const uint64_t *h, const uint32_t *ids, const uint64_t *values,
                                  size_t n)
 {
-    __extension__ typedef unsigned __int128 u128;
     uint64_t f = 0;
 
     for (size_t i = 0; i < n;) {

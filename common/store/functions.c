@@ -171,28 +171,14 @@ static int on_leaf(void *cookie, size_t series, uint32_t t, struct str value, st
 
 /* ---- sealed rows of a part ---- */
 
-static struct rollup_read groups_of_part(struct functions *x, rollup_fn fn)
-{
-    const struct scan *c = &x->part.p.scan;
-
-    return (struct rollup_read){ .v = x->v,
-                                 .tenant = c->tenant,
-                                 .scope = c->scope,
-                                 .ptype = c->ptype,
-                                 .gids = c->series,
-                                 .len = c->len,
-                                 .fn = fn,
-                                 .cookie = x,
-                                 .cancel = c->cancel };
-}
-
 static int read_run(struct functions *x, const struct cover_run *r, struct err *e)
 {
     struct scan c = x->part.p.scan;
     bool group = x->part.p.group;
 
     if (group && r->level < 2) {
-        struct rollup_read ru = groups_of_part(x, r->level ? on_vector : on_leaf);
+        struct rollup_read ru =
+            targets_groups(&x->part.p.scan, r->level ? on_vector : on_leaf, NULL, x);
         return rollup_read(&ru, r->level, r->from, r->to, e);
     }
     c.from = r->from;
@@ -313,7 +299,7 @@ static int read_raw(struct functions *x, uint32_t raw_low, struct err *e)
     c.cookie = x;
     x->k = 0;
     if (x->part.p.group) {
-        struct rollup_read ru = groups_of_part(x, on_raw);
+        struct rollup_read ru = targets_groups(&x->part.p.scan, on_raw, NULL, x);
         ru.hot = on_hot;
         rc = rollup_raw(&ru, x->part.p.all, raw_low, c.from, c.to, e);
     } else {

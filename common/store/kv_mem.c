@@ -19,13 +19,12 @@
  */
 #include "common/store/kv_mem.h"
 
-#include <pthread.h>
-
 #include "common/base/hash.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "common/store/kv_impl.h"
+#include "common/sys/thread.h"
 
 #define HEIGHT_MAX 16
 
@@ -57,7 +56,7 @@ struct kv_snap {
 
 struct kv_mem {
     struct kv kv;
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct node *heads[KV_CFS]; /* owned */
     uint64_t keys[KV_CFS];
     uint64_t bytes;
@@ -267,7 +266,7 @@ static int mem_write(struct kv *k, const struct kv_batch *b, bool sync, struct e
 {
     struct kv_mem *m = mem_of(k);
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     int rc = inject(m, b, e);
     if (!rc) {
         apply(m, b);
@@ -279,7 +278,7 @@ static int mem_write(struct kv *k, const struct kv_batch *b, bool sync, struct e
         if (m->stale.len > 64 && sync)
             collect(m);
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return rc;
 }
 
@@ -289,7 +288,7 @@ static int mem_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, stru
     struct kv_mem *m = mem_of(k);
     int rc = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     struct kv_mem_faults *f = m->faults;
     const struct node *n = find(m, cf, key, NULL);
     const struct version *v =
@@ -303,7 +302,7 @@ static int mem_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, stru
         if (!buf_add(out, v->data, v->len))
             rc = err_set(e, ERR_LIMIT, "a value of %zu bytes does not fit %zu", v->len, out->max);
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return rc;
 }
 
@@ -312,10 +311,10 @@ static struct kv_snap *mem_snap_new(struct kv *k)
     struct kv_mem *m = mem_of(k);
     struct kv_snap *s = XNEW(struct kv_snap);
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     s->seq = m->seq;
     list_add_tail(&m->snaps, &s->link);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return s;
 }
 
@@ -323,9 +322,9 @@ static void mem_snap_free(struct kv *k, struct kv_snap *s)
 {
     struct kv_mem *m = mem_of(k);
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     list_del(&s->link);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     xfree(s);
 }
 
@@ -365,18 +364,18 @@ static void mem_iter_seek(struct kv_iter *it, struct str key)
 {
     struct mem_iter *i = container_of(it, struct mem_iter, it);
 
-    pthread_mutex_lock(&i->m->lock);
+    mutex_lock(&i->m->lock);
     settle(i, find(i->m, i->cf, key, NULL));
-    pthread_mutex_unlock(&i->m->lock);
+    mutex_unlock(&i->m->lock);
 }
 
 static void mem_iter_next(struct kv_iter *it)
 {
     struct mem_iter *i = container_of(it, struct mem_iter, it);
 
-    pthread_mutex_lock(&i->m->lock);
+    mutex_lock(&i->m->lock);
     settle(i, i->at->next[0]);
-    pthread_mutex_unlock(&i->m->lock);
+    mutex_unlock(&i->m->lock);
 }
 
 static int mem_iter_status(struct kv_iter *it, struct err *e)
@@ -390,9 +389,9 @@ static void mem_iter_free(struct kv_iter *it)
 {
     struct mem_iter *i = container_of(it, struct mem_iter, it);
 
-    pthread_mutex_lock(&i->m->lock);
+    mutex_lock(&i->m->lock);
     i->m->iters--;
-    pthread_mutex_unlock(&i->m->lock);
+    mutex_unlock(&i->m->lock);
     kv_snap_free(&i->m->kv, i->own);
     buf_deinit(&i->to);
     buf_deinit(&i->key);
@@ -423,9 +422,9 @@ static struct kv_iter *mem_iter_new(struct kv *k, const struct kv_snap *snap, en
     buf_init(&i->key, KV_KEY_BYTES_MAX);
     buf_init(&i->value, KV_BATCH_BYTES_MAX);
     CHECK(buf_add_str(&i->to, to));
-    pthread_mutex_lock(&i->m->lock);
+    mutex_lock(&i->m->lock);
     i->m->iters++;
-    pthread_mutex_unlock(&i->m->lock);
+    mutex_unlock(&i->m->lock);
     return &i->it;
 }
 
@@ -435,11 +434,11 @@ static void mem_stats(struct kv *k, struct kv_stats *ret)
 {
     struct kv_mem *m = mem_of(k);
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     ret->memtable_bytes = m->bytes;
     for (int i = 0; i < KV_CFS; i++)
         ret->keys_estimate[i] = m->keys[i];
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 /* Files of RocksDB are synced when they are written, hence so is this. */
@@ -448,14 +447,14 @@ static int mem_flush(struct kv *k, struct err *e)
     struct kv_mem *m = mem_of(k);
     int rc = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     if (m->failed)
         rc = err_set(e, m->failed, "injected: a write failed before");
     else {
         m->synced = m->seq;
         collect(m);
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return rc;
 }
 
@@ -472,7 +471,7 @@ static void mem_close(struct kv *k)
     vec_free(&m->stale);
     vec_free(&m->loose);
     kv_batch_free(m->doubt);
-    pthread_mutex_destroy(&m->lock);
+    mutex_deinit(&m->lock);
     xfree(m);
 }
 
@@ -494,7 +493,7 @@ struct kv *kv_mem_new(struct kv_mem_faults *faults)
     m->kv.ops = &mem_ops;
     m->faults = faults;
     list_init(&m->snaps);
-    CHECK(pthread_mutex_init(&m->lock, NULL) == 0);
+    mutex_init(&m->lock);
     for (int i = 0; i < KV_CFS; i++)
         m->heads[i] = node_new(STR_NULL, HEIGHT_MAX);
     return &m->kv;
@@ -614,7 +613,7 @@ struct kv *kv_mem_fork(struct kv *k, enum kv_mem_crash how, uint64_t keep)
 
     CHECK(k->ops == &mem_ops);
     to = mem_of(ret);
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (int i = 0; i < KV_CFS; i++)
         for (const struct node *n = m->heads[i]->next[0]; n; n = n->next[0])
             copy_versions(to, find_or_add(to, (enum kv_cf)i, node_key(n)), n->top);
@@ -626,6 +625,6 @@ struct kv *kv_mem_fork(struct kv *k, enum kv_mem_crash how, uint64_t keep)
         to->doubt = kv_batch_new();
         kv_batch_append(to->doubt, m->doubt);
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return kv_mem_reopen(ret, how, keep);
 }

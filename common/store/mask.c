@@ -146,18 +146,9 @@ bool masks_members(const struct masks *m, uint32_t scope)
 
 static bool has_series(const struct mask *m, uint64_t series)
 {
-    size_t low = 0, high = m->series_len;
+    size_t at = vec_lower_u64(m->series, m->series_len, series);
 
-    if (!m->series_len)
-        return true;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (m->series[mid] < series)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < m->series_len && m->series[low] == series;
+    return !m->series_len || (at < m->series_len && m->series[at] == series);
 }
 
 bool mask_has_series(const struct mask *m, uint32_t scope, uint64_t series)

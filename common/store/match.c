@@ -19,10 +19,10 @@
 #define NAME_MAX_BYTES MIB
 #define SEEK_AFTER     8 /* rows to skip before a seek is cheaper */
 
-int match_canceled(const bool *cancel, struct err *e)
+int match_canceled(const atomic_bool *cancel, struct err *e)
 {
     pool_slice();
-    if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELED, "the query was given up");
     return 0;
 }
@@ -448,7 +448,7 @@ static int read_series(struct each *x, uint32_t ordinal, match_fn fn, void *cook
     return fn(cookie, &s, e);
 }
 
-int match_each(struct match *m, const bool *cancel, match_fn fn, void *cookie, struct err *e)
+int match_each(struct match *m, const atomic_bool *cancel, match_fn fn, void *cookie, struct err *e)
 {
     struct each x = { .m = m };
     roaring_uint32_iterator_t at;

@@ -8,6 +8,7 @@
 #define COMMON_STORE_MATCH_H
 
 #include <roaring/roaring.h>
+#include <stdatomic.h>
 
 #include "common/model/ptype.h"
 #include "common/store/mask.h"
@@ -50,7 +51,7 @@ struct match_series {
 };
 typedef int (*match_fn)(void *cookie, const struct match_series *s, struct err *e);
 /* In order of ordinals. Slices are valid during the call. A code fn returns ends it. */
-NODISCARD int match_each(struct match *m, const bool *cancel, match_fn fn, void *cookie,
+NODISCARD int match_each(struct match *m, const atomic_bool *cancel, match_fn fn, void *cookie,
                          struct err *e);
 
 /* Services that the matchers of their name allow; whether a series of theirs matches is open. */
@@ -69,6 +70,6 @@ static inline bool match_active(struct days d, uint32_t first, uint32_t last)
 }
 
 /* ERR_CANCELED. Lets others go first, too (pool_slice): polled where no lock is held. */
-NODISCARD int match_canceled(const bool *cancel, struct err *e);
+NODISCARD int match_canceled(const atomic_bool *cancel, struct err *e);
 
 #endif

@@ -140,22 +140,14 @@ static bool next_type(const struct walk *w, struct at *a, uint32_t from)
 /* The first series of the mask from `from` on, or the next type. */
 static bool next_series(const struct walk *w, struct at *a, uint64_t from)
 {
-    size_t low = 0, high = w->m->series_len;
-
     a->series = from;
     a->t = 0;
     if (whole(w->m))
         return true;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (w->m->series[mid] < from)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    if (low == w->m->series_len)
+    size_t at = vec_lower_u64(w->m->series, w->m->series_len, from);
+    if (at == w->m->series_len)
         return next_type(w, a, a->ptype + 1u);
-    a->series = w->m->series[low];
+    a->series = w->m->series[at];
     return true;
 }
 

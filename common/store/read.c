@@ -281,26 +281,10 @@ static void free_accs(struct merge *m)
 
 /* ---- one part: series or groups of a service ---- */
 
-static struct rollup_read groups_of_part(struct merge *m)
-{
-    return (struct rollup_read){
-        .v = m->v,
-        .tenant = m->scan.tenant,
-        .scope = m->scan.scope,
-        .ptype = m->scan.ptype,
-        .gids = m->scan.series,
-        .len = m->scan.len,
-        .fn = add_row,
-        .hot = add_hot,
-        .cookie = m,
-        .cancel = m->scan.cancel,
-    };
-}
-
 /* Sealed rows: what the runs of the cover say. */
 static int read_sealed(struct merge *m, struct err *e)
 {
-    struct rollup_read groups = groups_of_part(m);
+    struct rollup_read groups = targets_groups(&m->scan, add_row, add_hot, m);
     int rc = 0;
 
     for (size_t i = 0; !rc && i < m->cover.runs.len; i++) {
@@ -316,7 +300,7 @@ static int read_sealed(struct merge *m, struct err *e)
 /* Unsealed rows of the same time, whatever its levels. */
 static int read_raw(struct merge *m, uint32_t raw_low, struct err *e)
 {
-    struct rollup_read groups = groups_of_part(m);
+    struct rollup_read groups = targets_groups(&m->scan, add_row, add_hot, m);
     int rc = 0;
 
     for (size_t i = 0, end; !rc && i < m->cover.runs.len; i = end) {

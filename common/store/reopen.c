@@ -14,19 +14,18 @@
  * If the database cannot be opened (the disk is still full, or it is damaged) the store stands on a
  * database that answers everything with the reason (kv_none.c), until the next try.
  */
-#include <errno.h>
-#include <time.h>
-
 #include "common/base/mem.h"
 #include "common/store/kv_none.h"
 #include "common/store/retain_impl.h"
 #include "common/store/store_impl.h"
+#include "common/sys/clock.h"
+#include "common/sys/thread.h"
 
 #define LEAVE_MS 2000
 
 struct store_gate {
-    pthread_mutex_t lock;
-    pthread_cond_t moved;
+    struct mutex lock; /* guards what follows */
+    struct cond moved;
     uint32_t inside;
     bool closed;
 };
@@ -34,67 +33,61 @@ struct store_gate {
 struct store_gate *gate_new(void)
 {
     struct store_gate *g = XNEW(struct store_gate);
-    pthread_condattr_t a;
 
-    CHECK(pthread_mutex_init(&g->lock, NULL) == 0);
-    CHECK(pthread_condattr_init(&a) == 0);
-    CHECK(pthread_condattr_setclock(&a, CLOCK_MONOTONIC) == 0);
-    CHECK(pthread_cond_init(&g->moved, &a) == 0);
-    (void)pthread_condattr_destroy(&a);
+    mutex_init(&g->lock);
+    cond_init(&g->moved);
     return g;
 }
 
 void gate_free(struct store_gate *g)
 {
     CHECK(g->inside == 0);
-    CHECK(pthread_cond_destroy(&g->moved) == 0);
-    CHECK(pthread_mutex_destroy(&g->lock) == 0);
+    cond_deinit(&g->moved);
+    mutex_deinit(&g->lock);
     xfree(g);
 }
 
 bool gate_enter(struct store_gate *g, bool wait)
 {
-    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    mutex_lock(&g->lock);
     while (g->closed && wait)
-        CHECK(pthread_cond_wait(&g->moved, &g->lock) == 0);
+        cond_wait(&g->moved, &g->lock);
     bool in = !g->closed;
     if (in)
         g->inside++;
-    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+    mutex_unlock(&g->lock);
     return in;
 }
 
 void gate_leave(struct store_gate *g)
 {
-    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    mutex_lock(&g->lock);
     CHECK(g->inside > 0);
     if (--g->inside == 0 && g->closed)
-        CHECK(pthread_cond_broadcast(&g->moved) == 0);
-    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+        cond_wake_all(&g->moved);
+    mutex_unlock(&g->lock);
 }
 
 static void gate_open(struct store_gate *g)
 {
-    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    mutex_lock(&g->lock);
     g->closed = false;
-    CHECK(pthread_cond_broadcast(&g->moved) == 0);
-    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+    cond_wake_all(&g->moved);
+    mutex_unlock(&g->lock);
 }
 
 /* False, and open again, if somebody is still inside after a while. */
 static bool gate_close(struct store_gate *g)
 {
-    struct timespec until;
-    int rc = 0;
+    uint64_t until = clock_mono_ms(clock_real()) + LEAVE_MS;
+    bool late = false;
 
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
-    until.tv_sec += LEAVE_MS / 1000;
-    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    mutex_lock(&g->lock);
     g->closed = true;
-    while (g->inside && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&g->moved, &g->lock, &until);
+    while (g->inside && !late)
+        late = !cond_wait_until(&g->moved, &g->lock, until);
     bool empty = g->inside == 0;
-    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+    mutex_unlock(&g->lock);
     if (!empty)
         gate_open(g);
     return empty;

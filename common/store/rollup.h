@@ -6,6 +6,8 @@
 #ifndef COMMON_STORE_ROLLUP_H
 #define COMMON_STORE_ROLLUP_H
 
+#include <stdatomic.h>
+
 #include "common/store/group.h"
 #include "common/store/hot.h"
 #include "common/store/ru.h"
@@ -76,9 +78,9 @@ struct rollup_read {
     const uint64_t *gids; /* ascending, of one dimension */
     size_t len;
     rollup_fn fn;
-    hot_fn hot;         /* of rollup_raw: takes sums of unsealed rows instead; may be NULL */
-    void *cookie;       /* of both */
-    const bool *cancel; /* polled; may be NULL */
+    hot_fn hot;                /* of rollup_raw: takes sums of unsealed rows instead; may be NULL */
+    void *cookie;              /* of both */
+    const atomic_bool *cancel; /* polled; may be NULL */
 };
 /* The sealed vectors of the groups in a run of nodes of one level (cover.h), whatever rows hold
  * them. Level 0: leaves, by rows of level 0 or of members. */

@@ -20,16 +20,7 @@
 /* Index of the first series >= id. */
 static size_t find(const struct scan *c, uint64_t id)
 {
-    size_t low = 0, high = c->len;
-
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (c->series[mid] < id)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return vec_lower_u64(c->series, c->len, id);
 }
 
 static struct member member_of(const struct scan *c, uint64_t series)

@@ -6,6 +6,8 @@
 #ifndef COMMON_STORE_SCAN_H
 #define COMMON_STORE_SCAN_H
 
+#include <stdatomic.h>
+
 #include "common/store/keys.h"
 #include "common/store/store.h"
 
@@ -21,7 +23,7 @@ struct scan {
     uint32_t from, to;      /* slots; not empty */
     scan_fn fn;
     void *cookie;
-    const bool *cancel; /* polled for each row; may be NULL */
+    const atomic_bool *cancel; /* polled for each row; may be NULL */
 };
 /* Rows of one level of fine, coarse or tl whose first slot is in the range. */
 NODISCARD int scan_level(const struct scan *c, enum kv_cf cf, uint32_t level, struct err *e);

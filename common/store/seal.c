@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal: raw rows become leaves, in the order of a log.
+ * seal: raw rows become leaves, entry by entry of the seal log.
  *
  *   raw rows of due minutes ──> entry n {minutes, count, digests} ──seal_apply──> one batch:
  *       seal_part, for each service and type: leaves or base nodes, timelines, roll-ups, marks
  *       raw   exactly those rows deleted          wid   marked with n
  *       meta  seal log n, applied = n, lowest raw minute, engine time
  *
- * One shard alone makes an entry of what it finds and applies it at once; with replicas the entry
- * comes from the coordination log and each applies the same. Either way this is the only path, so
- * a shard that ran alone continues its log with replicas later.
+ * seal_plan.c makes an entry of the rows that it finds and applies it at once. Followers of a
+ * replicated shard seal nothing: they receive the batch as it is, with the rest of the leader's
+ * writes. So a shard that ran alone continues its seal log with replicas later.
  *
  * The batch needs no fsync of its own. If it is lost, raw rows, leaves and `applied` go back
  * together and the next seal does it again; the log of the kv keeps batches in order, so nothing
@@ -181,27 +181,6 @@ void seal_put_log(struct store *s, const struct seal_entry *n, struct kv_batch *
     store_put_clock(s, n->engine_ms, b);
 }
 
-static int check_entry(const struct seal_entry *n, const struct seal_rows *rows, struct err *e)
-{
-    struct seal_entry have = { .n = n->n, .engine_ms = n->engine_ms };
-    struct key k;
-
-    vec_for (i, &rows->at) {
-        const struct seal_row *r = &rows->at.ptr[i];
-        key_raw(&k, &r->m, r->t, r->wid);
-        int rc = seal_entry_add(&have, key_str(&k), r, e);
-        if (rc)
-            return rc;
-    }
-    if (have.rows != n->rows || !hash128_eq(have.keys, n->keys) || have.fp != n->fp ||
-        have.total != n->total)
-        return err_set(e, ERR_CORRUPT,
-                       "seal entry %" PRIu64 " names %" PRIu64 " rows, %" PRIu64
-                       " are here or others",
-                       n->n, n->rows, have.rows);
-    return 0;
-}
-
 /* The base group of each row, for the hot sums; where none are kept: nothing. */
 static int find_groups(struct apply *a, const struct seal_rows *rows, struct err *e)
 {
@@ -267,16 +246,14 @@ static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
 int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *rows, struct err *e)
 {
     struct apply a = { .s = s, .n = n };
-    int rc = check_entry(n, rows, e);
 
     CHECK(n->n == atomic_load(&s->applied) + 1);
-    if (rc)
-        return rc;
+    CHECK(n->rows == rows->at.len);
     a.b = kv_batch_new();
     vecsum_init(&a.fold);
     buf_init(&a.old, ROW_MAX);
     buf_init(&a.out, ROW_MAX);
-    rc = apply_rows(&a, rows, e);
+    int rc = apply_rows(&a, rows, e);
     if (!rc) {
         atomic_store(&s->applied, n->n);
         atomic_fetch_sub(&s->raw_rows, n->rows);

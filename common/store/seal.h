@@ -8,8 +8,8 @@
  *         sum of hash128(raw key without bucket) mod 2^128: high u64, low u64 |
  *         F u64, of all their vectors | total u64, staying at 2^64-1          57 bytes
  *
- * Rows, their keys' sum, F and total name the set: a replica that is about to apply an entry proves
- * by them that it holds exactly those rows.
+ * Rows, the sum of their keys, F and total describe the set of rows. Sealing itself reads none of
+ * them back; fsck checks that the row of each entry can be decoded (check_meta.c).
  */
 #ifndef COMMON_STORE_SEAL_H
 #define COMMON_STORE_SEAL_H
@@ -50,7 +50,7 @@ struct seal_rows {
 /* Adds a row to the digests of an entry. */
 NODISCARD int seal_entry_add(struct seal_entry *n, struct str key, const struct seal_row *r,
                              struct err *e);
-/* Folds the rows, which must be those the entry names, and writes everything in one batch. */
+/* Folds the rows from which the entry was made and writes everything in one batch. */
 NODISCARD int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *rows,
                          struct err *e);
 

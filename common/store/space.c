@@ -133,7 +133,7 @@ static struct owner *owner_of(struct walk *w, const struct owner *id, struct err
 static int pause_walk(const struct walk *w, struct err *e)
 {
     pool_slice();
-    if (w->o->cancel && __atomic_load_n(w->o->cancel, __ATOMIC_RELAXED))
+    if (w->o->cancel && atomic_load_explicit(w->o->cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     return 0;
 }
@@ -192,7 +192,6 @@ static int take(struct walk *w, struct str key, struct key *next, struct err *e)
 /* Estimates over what there is are made smaller; the caller gives nobody what is left. */
 static void fit(struct walk *w, const uint64_t *before, size_t before_len, uint64_t live)
 {
-    __extension__ typedef unsigned __int128 u128;
     uint64_t sum = 0;
 
     if (w->sum <= live)
@@ -282,7 +281,7 @@ static int on_far(void *cookie, const struct kv_far *f, struct err *e)
 
 /* ---- names ---- */
 
-static int by_owner(const void *a, const void *b)
+int space_row_cmp(const void *a, const void *b)
 {
     const struct space_row *x = a, *y = b;
     int c = str_cmp(x->tenant, y->tenant);
@@ -292,6 +291,23 @@ static int by_owner(const void *a, const void *b)
     if (!c)
         c = (int)x->kind - (int)y->kind;
     return c ? c : x->level < y->level ? -1 : x->level > y->level;
+}
+
+size_t space_rows_unite(struct space_row *rows, size_t len)
+{
+    size_t n = 0;
+
+    if (len)
+        qsort(rows, len, sizeof(*rows), space_row_cmp);
+    for (size_t i = 0; i < len; i++) {
+        if (n && space_row_cmp(&rows[n - 1], &rows[i]) == 0) {
+            rows[n - 1].bytes += rows[i].bytes;
+            rows[n - 1].far_bytes += rows[i].far_bytes;
+        } else {
+            rows[n++] = rows[i];
+        }
+    }
+    return n;
 }
 
 /* The text behind a number; one that is deleted, and being purged, is shown by its number. */
@@ -356,7 +372,7 @@ static int name_rows(struct walk *w, struct space *ret, struct err *e)
     }
     buf_deinit(&row);
     if (ret->len)
-        qsort(ret->rows, ret->len, sizeof(*ret->rows), by_owner);
+        qsort(ret->rows, ret->len, sizeof(*ret->rows), space_row_cmp);
     return rc;
 }
 

@@ -17,6 +17,8 @@
 #ifndef COMMON_STORE_SPACE_H
 #define COMMON_STORE_SPACE_H
 
+#include <stdatomic.h>
+
 #include "common/store/store.h"
 
 /* Numbers travel (proto/space.proto): append only. */
@@ -44,6 +46,11 @@ struct space_row {
     uint64_t bytes;
     uint64_t far_bytes; /* in the cold tier, besides */
 };
+/* Order of rows: by tenant, service, kind, level. */
+int space_row_cmp(const void *a, const void *b);
+/* Sorts rows of several reports and adds up those of the same owner. Returns how many are left. */
+size_t space_rows_unite(struct space_row *rows, size_t len);
+
 struct space {
     struct space_row *rows; /* in the arena; by tenant, service, kind, level */
     size_t len;
@@ -54,8 +61,8 @@ struct space {
     uint64_t far_bytes;      /* in the cold tier: sum of the rows'; backups are not in it */
 };
 struct space_opts {
-    size_t owners_max;  /* distinct (tenant, service, kind, level); ERR_LIMIT over it */
-    const bool *cancel; /* may be NULL; polled */
+    size_t owners_max;         /* distinct (tenant, service, kind, level); ERR_LIMIT over it */
+    const atomic_bool *cancel; /* may be NULL; polled */
     /* By tenant alone: rows have no service, no level, and a kind that means nothing. */
     bool tenants;
 };

@@ -14,9 +14,6 @@
  *
  * The row keeps the slot of its first vector. So whatever the floors were when a request came the
  * first time, its rows have slots of its vectors, and a retry finds them by those (stage.c).
- *
- * Each replica folds by its own floors. Replicas whose floors differ hold the same data in other
- * rows: whoever unites raw rows of several must take all rows of a write id from one of them.
  */
 #include "common/store/stage_fold.h"
 

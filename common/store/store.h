@@ -3,7 +3,7 @@
  * store.h: the engine of one shard: write, seal, read. Knows no network.
  *
  *   shard thread   store_stage* ──> store_batch ──> committer: store_commit (write + fsync)
- *                  store_seal (seal_apply of the next log entry, same path for every replica)
+ *                  store_seal (rows of a finished minute become leaves: an entry of the seal log)
  *   any thread     store_view_get ──> store_merge / store_timeline / store_labels ──> view_put
  *
  * What a reader sees: exactly the committed batches. A staged but uncommitted push is invisible,
@@ -11,6 +11,8 @@
  */
 #ifndef COMMON_STORE_STORE_H
 #define COMMON_STORE_STORE_H
+
+#include <stdatomic.h>
 
 #include "common/base/arena.h"
 #include "common/base/err.h"
@@ -208,11 +210,11 @@ struct store_query {
     struct str tenant;
     const struct selector *selector; /* compiled */
     struct str profile_type;
-    int64_t start_ms, end_ms; /* snapped outward to leaves */
-    const bool *cancel;       /* may be NULL; polled */
-    uint64_t rows_max;        /* 0 = unlimited */
-    bool members;             /* tests: without roll-ups */
-    bool leaf_items;          /* timelines and functions of gauges: which leaves, too */
+    int64_t start_ms, end_ms;  /* snapped outward to leaves */
+    const atomic_bool *cancel; /* may be NULL; polled */
+    uint64_t rows_max;         /* 0 = unlimited */
+    bool members;              /* tests: without roll-ups */
+    bool leaf_items;           /* timelines and functions of gauges: which leaves, too */
     bool spread; /* timelines of sums with steps below a minute: a push counts in all slots it
                     covers (TREE.md section 7), else in that of its start */
 };

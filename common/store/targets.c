@@ -223,3 +223,19 @@ bool targets_part(struct targets *t, const struct store_query *q, size_t i,
     };
     return true;
 }
+
+struct rollup_read targets_groups(const struct scan *c, rollup_fn fn, hot_fn hot, void *cookie)
+{
+    return (struct rollup_read){
+        .v = c->v,
+        .tenant = c->tenant,
+        .scope = c->scope,
+        .ptype = c->ptype,
+        .gids = c->series,
+        .len = c->len,
+        .fn = fn,
+        .hot = hot,
+        .cookie = cookie,
+        .cancel = c->cancel,
+    };
+}

@@ -12,6 +12,7 @@
 
 #include "common/base/map.h"
 #include "common/store/match.h"
+#include "common/store/rollup.h"
 #include "common/store/scan.h"
 
 struct target {
@@ -67,6 +68,9 @@ struct targets_part {
 };
 bool targets_part(struct targets *t, const struct store_query *q, size_t i,
                   struct targets_part *ret);
+
+/* How the groups that a scan names are read; `fn` and `hot` (may be NULL) get the cookie. */
+struct rollup_read targets_groups(const struct scan *c, rollup_fn fn, hot_fn hot, void *cookie);
 
 /* For targets_plan.c. */
 NODISCARD int targets_group(struct targets *t, struct str labels, uint32_t *ret, struct err *e);

@@ -354,16 +354,7 @@ static int read_raw(struct timeline *x, uint32_t raw_low, struct err *e)
     c.cookie = x;
     if (!x->part.p.group)
         return scan_raw(&c, raw_low, e);
-    struct rollup_read r = { .v = x->v,
-                             .tenant = c.tenant,
-                             .scope = c.scope,
-                             .ptype = c.ptype,
-                             .gids = c.series,
-                             .len = c.len,
-                             .fn = on_raw,
-                             .hot = on_hot,
-                             .cookie = x,
-                             .cancel = c.cancel };
+    struct rollup_read r = targets_groups(&c, on_raw, on_hot, x);
     c.from = slot_leaf(c.from);
     c.to = slot_leaf(c.to + LEAF_SLOTS - 1);
     return rollup_raw(&r, x->part.p.all && one_line(x), raw_low, c.from, c.to, e);

@@ -27,16 +27,7 @@ uint32_t tl_chunk(uint32_t flags, uint32_t level)
 /* Index of the first id >= want. */
 static size_t find(const struct tl_scan *c, uint64_t want)
 {
-    size_t low = 0, high = c->len;
-
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (c->ids[mid] < want)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return vec_lower_u64(c->ids, c->len, want);
 }
 
 /* Order of what stands between bucket and id. */

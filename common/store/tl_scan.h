@@ -6,6 +6,8 @@
 #ifndef COMMON_STORE_TL_SCAN_H
 #define COMMON_STORE_TL_SCAN_H
 
+#include <stdatomic.h>
+
 #include "common/store/keys.h"
 #include "common/store/store.h"
 
@@ -22,7 +24,7 @@ struct tl_scan {
     uint32_t from, to;     /* slots; rows whose chunk meets them */
     tl_scan_fn fn;
     void *cookie;
-    const bool *cancel; /* polled for each row; may be NULL */
+    const atomic_bool *cancel; /* polled for each row; may be NULL */
 };
 /* What a row of these flags and level covers, in slots. */
 uint32_t tl_chunk(uint32_t flags, uint32_t level);

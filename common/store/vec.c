@@ -23,8 +23,6 @@
 #include "common/store/vec_bytes.h"
 #include "common/store/vec_impl.h"
 
-__extension__ typedef unsigned __int128 u128;
-
 /* The part of value i that stands in planes. */
 static uint64_t low_part(const struct vec_section *s, size_t i)
 {

@@ -28,6 +28,7 @@
 #include "common/sys/pool.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -98,7 +99,7 @@ struct pool {
     uint32_t nobodys;         /* of the running ones */
     bool sliced;
     uint64_t slice_us;
-    bool wanted; /* somebody may want a place; read without the lock */
+    atomic_bool wanted; /* somebody may want a place; read without the lock */
     uint64_t turns;
     struct pool_stats stats;
 };
@@ -147,7 +148,7 @@ static void note_wanted(struct pool *p)
 {
     bool wanted = p->sliced && (p->running > p->cores || p->len > 0 || fair_waiting(p->fair) > 0);
 
-    __atomic_store_n(&p->wanted, wanted, __ATOMIC_RELAXED);
+    atomic_store_explicit(&p->wanted, wanted, memory_order_relaxed);
 }
 
 static void count_turn(struct pool *p, const struct job *first)
@@ -259,7 +260,7 @@ void pool_slice(void)
     struct worker *w = self;
     uint64_t now;
 
-    if (!w || !__atomic_load_n(&w->pool->wanted, __ATOMIC_RELAXED) || thread_locks > 0)
+    if (!w || !atomic_load_explicit(&w->pool->wanted, memory_order_relaxed) || thread_locks > 0)
         return;
     struct pool *p = w->pool;
     now = now_us();

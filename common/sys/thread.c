@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/sys/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -53,7 +54,60 @@ void thread_join(struct thread *t)
     t->started = false;
 }
 
+void thread_detach(struct thread *t)
+{
+    CHECK(t->started);
+    CHECK(pthread_detach(t->id) == 0);
+    t->started = false;
+}
+
 void thread_name_self(const char *name)
 {
     (void)prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
+/* ---- conditions ---- */
+
+void cond_init(struct cond *c)
+{
+    pthread_condattr_t a;
+
+    CHECK(pthread_condattr_init(&a) == 0);
+    CHECK(pthread_condattr_setclock(&a, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&c->c, &a) == 0);
+    CHECK(pthread_condattr_destroy(&a) == 0);
+}
+
+void cond_deinit(struct cond *c)
+{
+    CHECK(pthread_cond_destroy(&c->c) == 0);
+}
+
+void cond_wait(struct cond *c, struct mutex *m)
+{
+    CHECK(pthread_cond_wait(&c->c, &m->m) == 0);
+}
+
+bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t mono_ms)
+{
+    struct timespec until = { .tv_sec = (time_t)(mono_ms / 1000),
+                              .tv_nsec = (long)(mono_ms % 1000 * 1000000) };
+
+    if (mono_ms == UINT64_MAX) {
+        cond_wait(c, m);
+        return true;
+    }
+    int rc = pthread_cond_timedwait(&c->c, &m->m, &until);
+    CHECK(rc == 0 || rc == ETIMEDOUT);
+    return rc == 0;
+}
+
+void cond_wake_one(struct cond *c)
+{
+    CHECK(pthread_cond_signal(&c->c) == 0);
+}
+
+void cond_wake_all(struct cond *c)
+{
+    CHECK(pthread_cond_broadcast(&c->c) == 0);
 }

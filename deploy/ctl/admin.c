@@ -36,8 +36,7 @@ static int put_text(struct cli *c, const char *path, const char *key, struct buf
     if (c->o.json) {
         json_init(&j, &c->out);
         json_obj(&j);
-        json_key(&j, key);
-        json_str(&j, buf_str(body));
+        json_put_str(&j, key, buf_str(body));
         json_obj_end(&j);
         cli_json_end(c);
     } else {
@@ -66,10 +65,8 @@ static int ready(struct cli *c, struct buf *body, struct err *e)
     if (c->o.json) {
         json_init(&j, &c->out);
         json_obj(&j);
-        json_key(&j, "ready");
-        json_bool(&j, status == 200);
-        json_key(&j, "why");
-        json_str(&j, why);
+        json_put_bool(&j, "ready", status == 200);
+        json_put_str(&j, "why", why);
         json_obj_end(&j);
         cli_json_end(c);
     } else if (!c->o.quiet) {

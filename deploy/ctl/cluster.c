@@ -142,10 +142,8 @@ static int drain(struct cli *c, const char *what, struct err *e)
     if (c->o.json) {
         json_init(&j, &c->out);
         json_obj(&j);
-        json_key(&j, "node");
-        json_cstr(&j, node);
-        json_key(&j, "empty");
-        json_bool(&j, empties && c->o.wait);
+        json_put_cstr(&j, "node", node);
+        json_put_bool(&j, "empty", empties && c->o.wait);
         json_obj_end(&j);
         cli_json_end(c);
     } else {

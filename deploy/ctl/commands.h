@@ -8,6 +8,7 @@
 #include "common/net/json_in.h"
 #include "deploy/ctl/cli.h"
 
+struct ask;
 struct costs;
 struct what;
 
@@ -41,6 +42,10 @@ int commands_nothing(const struct cli *c); /* says so; CLI_NO */
 /* A result that is bytes: to --output, or to standard output unless those are `binary` and it is a
  * terminal. Text is made harmless for a terminal. */
 NODISCARD int commands_write(struct cli *c, struct str bytes, bool binary, struct err *e);
+
+/* Asks and shows the answer: as it came with --json, else by `text`. ERR_ as ask_do. */
+typedef void (*commands_text_fn)(struct cli *c, const struct json_val *root);
+NODISCARD int commands_show(struct cli *c, struct ask *a, commands_text_fn text, struct err *e);
 
 /* Parts of what is printed, for commands that print alike, and tests. */
 void top_table(const struct term *t, const struct costs *f, struct str unit, struct buf *out);

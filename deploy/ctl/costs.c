@@ -53,6 +53,20 @@ void costs_deinit(struct costs *f)
     f->doc = NULL;
 }
 
+void costs_put_json(const struct costs *f, struct json *j)
+{
+    json_key(j, "functions");
+    json_arr(j);
+    vec_for (i, &f->at) {
+        json_obj(j);
+        json_put_str(j, "name", f->at.ptr[i].name);
+        json_put_double(j, "self", f->at.ptr[i].self);
+        json_put_double(j, "total", f->at.ptr[i].total);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
 int costs_ask(struct cli *c, const struct costs_ask *a, struct costs *ret, struct err *e)
 {
     struct buf target, body;

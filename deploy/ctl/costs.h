@@ -25,6 +25,8 @@ enum cost_sort { BY_SELF, BY_TOTAL };
 
 NODISCARD int costs_read(const struct cli *c, struct str json, struct costs *ret, struct err *e);
 void costs_deinit(struct costs *f);
+/* The list "functions" of an object that is open. */
+void costs_put_json(const struct costs *f, struct json *j);
 struct costs_ask {
     const char *query;
     int64_t from_ms, until_ms;

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/hex.h"
 #include "common/model/attime.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
@@ -60,8 +61,7 @@ static void make_id(char id[40])
 
     CHECK(getrandom(random, sizeof(random), 0) == (ssize_t)sizeof(random));
     (void)memcpy(id, "ctl-", 4);
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)snprintf(id + 4 + 2 * i, 3, "%02x", random[i]);
+    hex_put_c(random, sizeof(random), id + 4);
 }
 
 /* ---- what it says ---- */
@@ -252,28 +252,21 @@ static void put_one(struct cli *c, const struct json_val *v)
     put_behind(c, v);
 }
 
+static void put_deletes(struct cli *c, const struct json_val *root)
+{
+    const struct json_val *all = json_get(root, "deletes", NULL);
+
+    (void)buf_addf(&c->out, "%-20s %5s  %-9s%-30s%s\n", "CREATED (UTC)", "DONE", "STATE", "ID",
+                   "WHAT");
+    for (size_t i = 0; i < json_len(all); i++)
+        put_one(c, json_at(all, i));
+}
+
 int ctl_deletes(struct cli *c)
 {
-    struct ask a = { .target = STR("/api/v1/deletes") };
-    struct json_doc *doc = NULL;
-    struct buf body;
     struct err e;
 
-    buf_init(&body, ASK_JSON_MAX);
-    int rc = ask_do(c, &a, &body, &e);
-    if (!rc && json_parse(buf_str(&body), &doc, &e))
-        rc = ask_strange(c, "no JSON", &e);
-    if (!rc && c->o.json) {
-        (void)buf_add_str(&c->out, str_trim(buf_str(&body)));
-        cli_json_end(c);
-    } else if (!rc) {
-        const struct json_val *all = json_get(json_root(doc), "deletes", NULL);
-        (void)buf_addf(&c->out, "%-20s %5s  %-9s%-30s%s\n", "CREATED (UTC)", "DONE", "STATE", "ID",
-                       "WHAT");
-        for (size_t i = 0; i < json_len(all); i++)
-            put_one(c, json_at(all, i));
-    }
-    json_doc_free(doc);
-    buf_deinit(&body);
-    return rc ? commands_fail(c, &e) : cli_done(c);
+    return commands_show(c, &(struct ask){ .target = STR("/api/v1/deletes") }, put_deletes, &e)
+               ? commands_fail(c, &e)
+               : cli_done(c);
 }

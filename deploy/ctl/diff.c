@@ -127,12 +127,6 @@ static int measure(struct cli *c, const struct what sides[SIDES], const struct v
 
 /* ---- out ---- */
 
-static void json_number(struct json *j, const char *key, double v)
-{
-    json_key(j, key);
-    json_double(j, v);
-}
-
 static void put_side_json(const struct versus *d, const struct what *w, int side, struct json *j)
 {
     struct what real = *w;
@@ -142,25 +136,24 @@ static void put_side_json(const struct versus *d, const struct what *w, int side
     json_key(j, side == SIDE_BASE ? "base" : "new");
     json_obj(j);
     put_json_what(&real, j);
-    json_number(j, "total", d->all[side]);
-    json_number(j, "value", d->whole[side]);
+    json_put_double(j, "total", d->all[side]);
+    json_put_double(j, "value", d->whole[side]);
     json_obj_end(j);
 }
 
 static void put_row_json(const struct versus_row *r, struct json *j)
 {
     json_obj(j);
-    json_key(j, "name");
-    json_str(j, r->name);
-    json_number(j, "baseSelf", r->self[SIDE_BASE]);
-    json_number(j, "newSelf", r->self[SIDE_NEW]);
-    json_number(j, "baseTotal", r->total[SIDE_BASE]);
-    json_number(j, "newTotal", r->total[SIDE_NEW]);
-    json_number(j, "base", r->value[SIDE_BASE]);
-    json_number(j, "new", r->value[SIDE_NEW]);
-    json_number(j, "delta", r->delta);
-    json_number(j, "changePercent", versus_percent(r->delta, r->value[SIDE_BASE]));
-    json_number(j, "growthPercent", r->growth);
+    json_put_str(j, "name", r->name);
+    json_put_double(j, "baseSelf", r->self[SIDE_BASE]);
+    json_put_double(j, "newSelf", r->self[SIDE_NEW]);
+    json_put_double(j, "baseTotal", r->total[SIDE_BASE]);
+    json_put_double(j, "newTotal", r->total[SIDE_NEW]);
+    json_put_double(j, "base", r->value[SIDE_BASE]);
+    json_put_double(j, "new", r->value[SIDE_NEW]);
+    json_put_double(j, "delta", r->delta);
+    json_put_double(j, "changePercent", versus_percent(r->delta, r->value[SIDE_BASE]));
+    json_put_double(j, "growthPercent", r->growth);
     json_obj_end(j);
 }
 
@@ -171,21 +164,17 @@ static void put_json(struct cli *c, const struct versus *d, const struct what si
 
     json_init(&j, &c->out);
     json_obj(&j);
-    json_key(&j, "mode");
-    json_str(&j, d->mode);
-    json_key(&j, "by");
-    json_cstr(&j, c->o.sort ? c->o.sort : "self");
+    json_put_str(&j, "mode", d->mode);
+    json_put_cstr(&j, "by", c->o.sort ? c->o.sort : "self");
     for (int s = 0; s < SIDES; s++)
         put_side_json(d, &sides[s], s, &j);
-    json_number(&j, "growthPercent",
-                versus_percent(d->whole[SIDE_NEW] - d->whole[SIDE_BASE], d->whole[SIDE_BASE]));
-    json_number(&j, "worstPercent", g->worst);
+    json_put_double(&j, "growthPercent",
+                    versus_percent(d->whole[SIDE_NEW] - d->whole[SIDE_BASE], d->whole[SIDE_BASE]));
+    json_put_double(&j, "worstPercent", g->worst);
     json_key(&j, "worst"); /* empty: everything */
     json_str(&j, buf_str(&g->name));
-    json_key(&j, "failed");
-    json_bool(&j, g->failed);
-    json_key(&j, "partial");
-    json_bool(&j, c->was_partial);
+    json_put_bool(&j, "failed", g->failed);
+    json_put_bool(&j, "partial", c->was_partial);
     json_key(&j, "functions");
     json_arr(&j);
     vec_for (i, &d->rows)

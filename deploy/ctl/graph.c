@@ -339,14 +339,10 @@ void graph_json(const struct graph *g, const struct graph_show *s, struct json *
         struct todo d = w.todo.ptr[--w.todo.len];
         const struct graph_node *n = &g->at.ptr[d.node];
         json_obj(j);
-        json_key(j, "name");
-        json_str(j, g->names.ptr[n->name]);
-        json_key(j, "depth");
-        json_u64(j, n->depth);
-        json_key(j, "self");
-        json_u64(j, n->self);
-        json_key(j, "total");
-        json_u64(j, n->total);
+        json_put_str(j, "name", g->names.ptr[n->name]);
+        json_put_u64(j, "depth", n->depth);
+        json_put_u64(j, "self", n->self);
+        json_put_u64(j, "total", n->total);
         json_obj_end(j);
         kids_of(g, s, d.node, &w.kids);
         for (size_t i = w.kids.at.len; i-- > 0;)

@@ -24,8 +24,7 @@ static void put_message(const struct what *w, const char *key, const char *const
     json_cstr(&j, w->selector);
     json_arr_end(&j);
     if (key && strcmp(key, "name") == 0) {
-        json_key(&j, key);
-        json_cstr(&j, values[0]);
+        json_put_cstr(&j, key, values[0]);
     } else if (key) {
         json_key(&j, key);
         json_arr(&j);
@@ -33,10 +32,8 @@ static void put_message(const struct what *w, const char *key, const char *const
             json_cstr(&j, values[i]);
         json_arr_end(&j);
     }
-    json_key(&j, "start");
-    json_i64(&j, w->from_ms);
-    json_key(&j, "end");
-    json_i64(&j, w->until_ms - 1);
+    json_put_i64(&j, "start", w->from_ms);
+    json_put_i64(&j, "end", w->until_ms - 1);
     json_obj_end(&j);
 }
 
@@ -78,10 +75,8 @@ static int put_list(struct cli *c, const struct json_doc *doc, const char *key, 
     json_init(&j, &c->out);
     if (c->o.json) {
         json_obj(&j);
-        if (name) {
-            json_key(&j, "name");
-            json_cstr(&j, name);
-        }
+        if (name)
+            json_put_cstr(&j, "name", name);
         json_key(&j, key);
         json_arr(&j);
     }
@@ -295,8 +290,7 @@ static void put_services(struct cli *c, const struct set *s)
             continue;
         }
         json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, name);
+        json_put_str(&j, "name", name);
         json_key(&j, "types");
         json_arr(&j);
         for (size_t k = i; k < end; k++)

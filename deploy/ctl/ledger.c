@@ -91,17 +91,32 @@ static int check_accept(const struct cli *c, const char **ret_who, struct err *e
     return 0;
 }
 
+static void put_accepted_now(struct cli *c, const struct json_val *v)
+{
+    (void)buf_addf(
+        &c->out, "%.0f places of %.0f services accepted: %.0f writes missing, %.0f surplus\n",
+        number(v, "places"), number(v, "services"), number(v, "missing"), number(v, "surplus"));
+    if (number(v, "servicesLeft") > 0)
+        (void)buf_addf(&c->out, "%.0f services more differ: again after the next audit\n",
+                       number(v, "servicesLeft"));
+    if (number(v, "shardsNotAudited") > 0)
+        (void)buf_addf(&c->out,
+                       "%.0f shards were not audited yet since they are led where they are: "
+                       "again after the next audit\n",
+                       number(v, "shardsNotAudited"));
+    else if (number(v, "places") == 0)
+        (void)buf_add_str(&c->out, STR("Nothing differs there, as the last audit found it.\n"));
+}
+
 static int accept(struct cli *c, struct err *e)
 {
     struct ask a = { .method = "POST" };
-    struct json_doc *doc = NULL;
-    struct buf target, body;
+    struct buf target;
     const char *who;
 
     if (check_accept(c, &who, e))
         return e->code;
     buf_init(&target, ASK_TARGET_MAX);
-    buf_init(&body, ASK_JSON_MAX);
     (void)buf_add_str(&target, STR("/api/v1/ledger/accept"));
     if (c->o.tenant)
         ask_param(&target, "tenant", str_c(c->o.tenant));
@@ -110,31 +125,8 @@ static int accept(struct cli *c, struct err *e)
     ask_param(&target, "by", str_c(who));
     ask_param(&target, "reason", str_c(c->o.reason));
     a.target = buf_str(&target);
-    int rc = ask_do(c, &a, &body, e);
-    if (!rc && json_parse(buf_str(&body), &doc, e))
-        rc = ask_strange(c, "no JSON", e);
-    if (!rc && c->o.json) {
-        (void)buf_add_str(&c->out, str_trim(buf_str(&body)));
-        cli_json_end(c);
-    } else if (!rc) {
-        const struct json_val *v = json_root(doc);
-        (void)buf_addf(
-            &c->out, "%.0f places of %.0f services accepted: %.0f writes missing, %.0f surplus\n",
-            number(v, "places"), number(v, "services"), number(v, "missing"), number(v, "surplus"));
-        if (number(v, "servicesLeft") > 0)
-            (void)buf_addf(&c->out, "%.0f services more differ: again after the next audit\n",
-                           number(v, "servicesLeft"));
-        if (number(v, "shardsNotAudited") > 0)
-            (void)buf_addf(&c->out,
-                           "%.0f shards were not audited yet since they are led where they are: "
-                           "again after the next audit\n",
-                           number(v, "shardsNotAudited"));
-        else if (number(v, "places") == 0)
-            (void)buf_add_str(&c->out, STR("Nothing differs there, as the last audit found it.\n"));
-    }
-    json_doc_free(doc);
+    int rc = commands_show(c, &a, put_accepted_now, e);
     buf_deinit(&target);
-    buf_deinit(&body);
     return rc;
 }
 

@@ -358,30 +358,21 @@ static void as_json(const struct recovery *y, bool written, struct json *j)
     static const char *const lists[] = { "absent", "behind", "ahead" };
 
     json_obj(j);
-    json_key(j, "cluster");
-    json_cstr(j, y->all->cluster);
-    json_key(j, "mapVersion");
-    json_u64(j, y->all->map->version);
-    json_key(j, "shards");
-    json_u64(j, y->all->map->shards);
+    json_put_cstr(j, "cluster", y->all->cluster);
+    json_put_u64(j, "mapVersion", y->all->map->version);
+    json_put_u64(j, "shards", y->all->map->shards);
     names_json(y, j);
-    json_key(j, "newTerms");
-    json_u64(j, y->all->map->shards - count_why(y, KEPT_AS_IS));
+    json_put_u64(j, "newTerms", y->all->map->shards - count_why(y, KEPT_AS_IS));
     json_key(j, "etcd");
     json_obj(j);
-    json_key(j, "map");
-    json_str(j, ask_text(json_root(y->found), "map"));
-    json_key(j, "mapVersion");
-    json_i64(j, number(found(y, "mapVersion")));
-    json_key(j, "notesAbsent");
-    json_i64(j, number(found(y, "notesAbsent")));
+    json_put_str(j, "map", ask_text(json_root(y->found), "map"));
+    json_put_i64(j, "mapVersion", number(found(y, "mapVersion")));
+    json_put_i64(j, "notesAbsent", number(found(y, "notesAbsent")));
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
         list_json(y, lists[i], j);
     json_obj_end(j);
-    json_key(j, "needed");
-    json_bool(j, anything_missing(y));
-    json_key(j, "written");
-    json_bool(j, written);
+    json_put_bool(j, "needed", anything_missing(y));
+    json_put_bool(j, "written", written);
     json_obj_end(j);
 }
 

@@ -484,24 +484,6 @@ void ring_text(const struct term *t, const struct ring *r, struct buf *out)
     ring_advice(r, put_advice, &page);
 }
 
-static void put(struct json *j, const char *key, struct str s)
-{
-    json_key(j, key);
-    json_str(j, s);
-}
-
-static void put_u64(struct json *j, const char *key, uint64_t n)
-{
-    json_key(j, key);
-    json_u64(j, n);
-}
-
-static void put_bool(struct json *j, const char *key, bool b)
-{
-    json_key(j, key);
-    json_bool(j, b);
-}
-
 static void put_array(struct json *j, const char *key, const struct json_val *names)
 {
     json_key(j, key);
@@ -517,13 +499,13 @@ static void coming_json(const struct progress_now *p, struct json *j)
 
     json_key(j, "copy");
     json_obj(j);
-    put_u64(j, "bytes", p->done);
+    json_put_u64(j, "bytes", p->done);
     if (p->total)
-        put_u64(j, "of", p->total);
+        json_put_u64(j, "of", p->total);
     if (p->timed)
-        put_u64(j, "bytesPerSecond", p->per_s);
+        json_put_u64(j, "bytesPerSecond", p->per_s);
     if (p->timed && p->total && (p->per_s || !left))
-        put_u64(j, "leftSeconds", speed_left_s(p->per_s, left));
+        json_put_u64(j, "leftSeconds", speed_left_s(p->per_s, left));
     json_obj_end(j);
 }
 
@@ -542,14 +524,14 @@ static void copies_json(const struct ring *r, const struct ring_shard *s, struct
             if (!ring_lag(r, s, name, &lag))
                 continue;
             json_obj(j);
-            put(j, "name", name);
-            put_u64(j, "behind", lag.behind);
+            json_put_str(j, "name", name);
+            json_put_u64(j, "behind", lag.behind);
             if (lag.timed && lag.left_s != SPEED_NEVER)
-                put_u64(j, "leftSeconds", lag.left_s);
+                json_put_u64(j, "leftSeconds", lag.left_s);
             if (lag.copy->coming)
                 coming_json(&lag.copy->come, j);
             if (lag.copy->why.len)
-                put(j, "why", lag.copy->why);
+                json_put_str(j, "why", lag.copy->why);
             json_obj_end(j);
         }
     json_arr_end(j);
@@ -567,8 +549,8 @@ static void bad_json(const struct ring *r, const struct ring_shard *s, struct js
         if (!why.len || is_gone(r, name))
             continue;
         json_obj(j);
-        put(j, "name", name);
-        put(j, "why", why);
+        json_put_str(j, "name", name);
+        json_put_str(j, "why", why);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -577,12 +559,12 @@ static void bad_json(const struct ring *r, const struct ring_shard *s, struct js
 static void shard_json(const struct ring *r, const struct ring_shard *s, struct json *j)
 {
     json_obj(j);
-    put_u64(j, "shard", s->shard);
-    put(j, "is", word_of(s->trouble));
-    put_u64(j, "term", s->term);
-    put(j, "leader", s->leader);
-    put_bool(j, "leaderLive", s->leader_live);
-    put_bool(j, "established", s->established);
+    json_put_u64(j, "shard", s->shard);
+    json_put_str(j, "is", word_of(s->trouble));
+    json_put_u64(j, "term", s->term);
+    json_put_str(j, "leader", s->leader);
+    json_put_bool(j, "leaderLive", s->leader_live);
+    json_put_bool(j, "established", s->established);
     put_array(j, "members", s->members);
     put_array(j, "learners", s->learners);
     json_key(j, "peers");
@@ -591,10 +573,10 @@ static void shard_json(const struct ring *r, const struct ring_shard *s, struct 
         const struct json_val *p = json_at(s->peers, i);
 
         json_obj(j);
-        put(j, "name", ask_text(p, "name"));
-        put_bool(j, "member", ask_truth(p, "member"));
-        put_u64(j, "behind", number(p, "behind"));
-        put_bool(j, "snapshot", ask_truth(p, "snapshot"));
+        json_put_str(j, "name", ask_text(p, "name"));
+        json_put_bool(j, "member", ask_truth(p, "member"));
+        json_put_u64(j, "behind", number(p, "behind"));
+        json_put_bool(j, "snapshot", ask_truth(p, "snapshot"));
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -615,13 +597,13 @@ void ring_json(const struct ring *r, struct json *j)
     buf_init(&words, 4 * KIB);
     ring_words(r, &words);
     json_obj(j);
-    put_bool(j, "healthy", ring_healthy(r));
-    put(j, "summary", buf_str(&words));
-    put(j, "coordination", r->coordination);
-    put_u64(j, "mapVersion", r->map_version);
-    put_u64(j, "replicas", r->replicas);
-    put_u64(j, "ageMs", r->age_ms);
-    put_u64(j, "moving", r->moving);
+    json_put_bool(j, "healthy", ring_healthy(r));
+    json_put_str(j, "summary", buf_str(&words));
+    json_put_str(j, "coordination", r->coordination);
+    json_put_u64(j, "mapVersion", r->map_version);
+    json_put_u64(j, "replicas", r->replicas);
+    json_put_u64(j, "ageMs", r->age_ms);
+    json_put_u64(j, "moving", r->moving);
     json_key(j, "advice");
     json_arr(j);
     ring_advice(r, add_advice, j);
@@ -632,26 +614,24 @@ void ring_json(const struct ring *r, struct json *j)
         const struct ring_node *n = &r->nodes.ptr[i];
 
         json_obj(j);
-        put(j, "name", n->name);
-        put(j, "zone", n->zone);
-        put(j, "addr", n->addr);
-        put(j, "state", n->state);
-        put_bool(j, "live", n->live);
-        put_u64(j, "goneMs", n->gone_ms);
-        put_bool(j, "full", n->full);
-        put_u64(j, "lost", n->lost);
+        json_put_str(j, "name", n->name);
+        json_put_str(j, "zone", n->zone);
+        json_put_str(j, "addr", n->addr);
+        json_put_str(j, "state", n->state);
+        json_put_bool(j, "live", n->live);
+        json_put_u64(j, "goneMs", n->gone_ms);
+        json_put_bool(j, "full", n->full);
+        json_put_u64(j, "lost", n->lost);
         if (n->trouble.len)
-            put(j, "trouble", n->trouble);
+            json_put_str(j, "trouble", n->trouble);
         if (n->cold.len)
-            put(j, "cold", n->cold);
-        put_u64(j, "shards", n->shards);
-        put_u64(j, "leads", n->leads);
+            json_put_str(j, "cold", n->cold);
+        json_put_u64(j, "shards", n->shards);
+        json_put_u64(j, "leads", n->leads);
         if (n->refused)
-            put_bool(j, "etcdRefuses", true);
-        if (n->clock_known) {
-            json_key(j, "clockAheadMs");
-            json_i64(j, n->ahead_ms);
-        }
+            json_put_bool(j, "etcdRefuses", true);
+        if (n->clock_known)
+            json_put_i64(j, "clockAheadMs", n->ahead_ms);
         json_obj_end(j);
     }
     json_arr_end(j);

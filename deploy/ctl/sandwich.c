@@ -76,16 +76,11 @@ static void put_json(struct cli *c, const struct what *w, const struct sandwich 
     json_init(&j, &c->out);
     json_obj(&j);
     put_json_what(w, &j);
-    json_key(&j, "function");
-    json_str(&j, s->name);
-    json_key(&j, "self");
-    json_double(&j, s->self);
-    json_key(&j, "total");
-    json_double(&j, s->total);
-    json_key(&j, "all");
-    json_double(&j, s->all);
-    json_key(&j, "partial");
-    json_bool(&j, c->was_partial);
+    json_put_str(&j, "function", s->name);
+    json_put_double(&j, "self", s->self);
+    json_put_double(&j, "total", s->total);
+    json_put_double(&j, "all", s->all);
+    json_put_bool(&j, "partial", c->was_partial);
     for (size_t i = 0; i < HALVES; i++) {
         json_key(&j, keys[i]);
         graph_json(&s->half[i], &show, &j);

@@ -163,24 +163,16 @@ void space_text(const struct term *t, const struct json_val *root, struct buf *o
     vec_free(&o.at);
 }
 
+static void put_space(struct cli *c, const struct json_val *root)
+{
+    space_text(&c->term, root, &c->out);
+}
+
 int ctl_space(struct cli *c)
 {
-    struct ask a = { .target = STR("/api/v1/space") };
-    struct json_doc *doc = NULL;
-    struct buf body;
     struct err e;
 
-    buf_init(&body, ASK_JSON_MAX);
-    int rc = ask_do(c, &a, &body, &e);
-    if (!rc && json_parse(buf_str(&body), &doc, &e))
-        rc = ask_strange(c, "no JSON", &e);
-    if (!rc && c->o.json) {
-        (void)buf_add_str(&c->out, str_trim(buf_str(&body)));
-        cli_json_end(c);
-    } else if (!rc) {
-        space_text(&c->term, json_root(doc), &c->out);
-    }
-    json_doc_free(doc);
-    buf_deinit(&body);
-    return rc ? commands_fail(c, &e) : cli_done(c);
+    return commands_show(c, &(struct ask){ .target = STR("/api/v1/space") }, put_space, &e)
+               ? commands_fail(c, &e)
+               : cli_done(c);
 }

@@ -24,21 +24,8 @@ static void put_json(struct cli *c, const struct what *w, const struct costs *f)
     json_init(&j, &c->out);
     json_obj(&j);
     put_json_what(w, &j);
-    json_key(&j, "total");
-    json_double(&j, f->all);
-    json_key(&j, "functions");
-    json_arr(&j);
-    vec_for (i, &f->at) {
-        json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, f->at.ptr[i].name);
-        json_key(&j, "self");
-        json_double(&j, f->at.ptr[i].self);
-        json_key(&j, "total");
-        json_double(&j, f->at.ptr[i].total);
-        json_obj_end(&j);
-    }
-    json_arr_end(&j);
+    json_put_double(&j, "total", f->all);
+    costs_put_json(f, &j);
     json_obj_end(&j);
     cli_json_end(c);
 }

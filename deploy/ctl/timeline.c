@@ -174,8 +174,7 @@ static void put_line_json(const struct line *l, struct json *j)
         json_str(j, value);
     }
     json_obj_end(j);
-    json_key(j, "sum");
-    json_double(j, l->sum);
+    json_put_double(j, "sum", l->sum);
     json_key(j, "values");
     json_arr(j);
     vec_for (i, &l->at)
@@ -189,14 +188,10 @@ static void begin_json(struct cli *c, const struct what *w, uint64_t step_s, str
     json_init(j, &c->out);
     json_obj(j);
     put_json_what(w, j);
-    json_key(j, "stepMs");
-    json_u64(j, step_s * 1000);
-    if (c->o.function) {
-        json_key(j, "function");
-        json_cstr(j, c->o.function);
-    }
-    json_key(j, "partial");
-    json_bool(j, c->was_partial);
+    json_put_u64(j, "stepMs", step_s * 1000);
+    if (c->o.function)
+        json_put_cstr(j, "function", c->o.function);
+    json_put_bool(j, "partial", c->was_partial);
     json_key(j, "series");
     json_arr(j);
 }

@@ -56,16 +56,11 @@ void top_whole(const struct costs *f, const struct what *w, struct buf *out)
 
 void put_json_what(const struct what *w, struct json *j)
 {
-    json_key(j, "query");
-    json_cstr(j, w->query);
-    json_key(j, "profileType");
-    json_cstr(j, w->type);
-    json_key(j, "unit");
-    json_str(j, what_unit(w->type));
-    json_key(j, "fromMs");
-    json_i64(j, w->from_ms);
-    json_key(j, "untilMs");
-    json_i64(j, w->until_ms);
+    json_put_cstr(j, "query", w->query);
+    json_put_cstr(j, "profileType", w->type);
+    json_put_str(j, "unit", what_unit(w->type));
+    json_put_i64(j, "fromMs", w->from_ms);
+    json_put_i64(j, "untilMs", w->until_ms);
 }
 
 static void put_json(struct cli *c, const struct what *w, const struct costs *f)
@@ -75,23 +70,9 @@ static void put_json(struct cli *c, const struct what *w, const struct costs *f)
     json_init(&j, &c->out);
     json_obj(&j);
     put_json_what(w, &j);
-    json_key(&j, "total");
-    json_double(&j, f->all);
-    json_key(&j, "partial");
-    json_bool(&j, c->was_partial);
-    json_key(&j, "functions");
-    json_arr(&j);
-    vec_for (i, &f->at) {
-        json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, f->at.ptr[i].name);
-        json_key(&j, "self");
-        json_double(&j, f->at.ptr[i].self);
-        json_key(&j, "total");
-        json_double(&j, f->at.ptr[i].total);
-        json_obj_end(&j);
-    }
-    json_arr_end(&j);
+    json_put_double(&j, "total", f->all);
+    json_put_bool(&j, "partial", c->was_partial);
+    costs_put_json(f, &j);
     json_obj_end(&j);
     cli_json_end(c);
 }

@@ -33,6 +33,26 @@ int commands_nothing(const struct cli *c)
     return CLI_NO;
 }
 
+int commands_show(struct cli *c, struct ask *a, commands_text_fn text, struct err *e)
+{
+    struct json_doc *doc = NULL;
+    struct buf body;
+
+    buf_init(&body, ASK_JSON_MAX);
+    int rc = ask_do(c, a, &body, e);
+    if (!rc && json_parse(buf_str(&body), &doc, e))
+        rc = ask_strange(c, "no JSON", e);
+    if (!rc && c->o.json) {
+        (void)buf_add_str(&c->out, str_trim(buf_str(&body)));
+        cli_json_end(c);
+    } else if (!rc) {
+        text(c, json_root(doc));
+    }
+    json_doc_free(doc);
+    buf_deinit(&body);
+    return rc;
+}
+
 int commands_write(struct cli *c, struct str bytes, bool binary, struct err *e)
 {
     if (c->o.output && strcmp(c->o.output, "-") != 0) {
@@ -102,10 +122,8 @@ static void put_tree(struct cli *c, const struct what *w, const struct graph *g)
     json_init(&j, &c->out);
     json_obj(&j);
     put_json_what(w, &j);
-    json_key(&j, "total");
-    json_u64(&j, g->at.len ? g->at.ptr[0].total : 0);
-    json_key(&j, "partial");
-    json_bool(&j, c->was_partial);
+    json_put_u64(&j, "total", g->at.len ? g->at.ptr[0].total : 0);
+    json_put_bool(&j, "partial", c->was_partial);
     json_key(&j, "nodes");
     graph_json(g, &s, &j);
     json_obj_end(&j);

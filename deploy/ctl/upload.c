@@ -34,12 +34,9 @@ static int put_link(struct cli *c, struct str body, const char *path, struct jso
     (void)buf_addf(&link, "%.*s/#adhoc=%.*s", STR_ARG(base), STR_ARG(id));
     if (c->o.json) {
         json_obj(j);
-        json_key(j, "file");
-        json_cstr(j, path);
-        json_key(j, "id");
-        json_str(j, id);
-        json_key(j, "link");
-        json_str(j, buf_str(&link));
+        json_put_cstr(j, "file", path);
+        json_put_str(j, "id", id);
+        json_put_str(j, "link", buf_str(&link));
         json_obj_end(j);
     } else {
         (void)term_name(&c->term, str_c(path), 4096, &c->out);

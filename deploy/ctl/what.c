@@ -291,10 +291,8 @@ int what_find_type(struct cli *c, struct what *w, struct err *e)
     json_arr(&j);
     json_cstr(&j, "__profile_type__");
     json_arr_end(&j);
-    json_key(&j, "start");
-    json_i64(&j, w->from_ms);
-    json_key(&j, "end");
-    json_i64(&j, w->until_ms - 1);
+    json_put_i64(&j, "start", w->from_ms);
+    json_put_i64(&j, "end", w->until_ms - 1);
     json_obj_end(&j);
     rc = ask_call(c, "Series", buf_str(&b), &doc, e);
     if (!rc)

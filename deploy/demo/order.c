@@ -30,18 +30,14 @@ void order_make_up(struct shop *s)
     buf_reset(&s->request);
     json_init(&j, &s->request);
     json_obj(&j);
-    json_key(&j, "customer");
-    json_u64(&j, prng_below(&s->prng, 100000));
-    json_key(&j, "note");
-    json_str(&j, s->catalog->products[prng_below(&s->prng, PRODUCTS)].description);
+    json_put_u64(&j, "customer", prng_below(&s->prng, 100000));
+    json_put_str(&j, "note", s->catalog->products[prng_below(&s->prng, PRODUCTS)].description);
     json_key(&j, "lines");
     json_arr(&j);
     for (uint64_t i = 0; i < lines; i++) {
         json_obj(&j);
-        json_key(&j, "product");
-        json_u64(&j, prng_below(&s->prng, PRODUCTS));
-        json_key(&j, "count");
-        json_u64(&j, 1 + prng_below(&s->prng, 9));
+        json_put_u64(&j, "product", prng_below(&s->prng, PRODUCTS));
+        json_put_u64(&j, "count", 1 + prng_below(&s->prng, 9));
         json_obj_end(&j);
     }
     json_arr_end(&j);
@@ -128,20 +124,15 @@ NOINLINE static void write_receipt(struct shop *s, const struct order *o, double
     json_arr(&j);
     for (size_t i = 0; i < o->len; i++) {
         json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, s->catalog->products[o->lines[i].product].name);
-        json_key(&j, "cents");
-        json_u64(&j, o->lines[i].cents);
+        json_put_str(&j, "name", s->catalog->products[o->lines[i].product].name);
+        json_put_u64(&j, "cents", o->lines[i].cents);
         json_obj_end(&j);
     }
     json_arr_end(&j);
-    json_key(&j, "total");
-    json_u64(&j, o->total_cents - MIN(o->discount_cents, o->total_cents));
-    json_key(&j, "fraud");
-    json_double(&j, fraud);
+    json_put_u64(&j, "total", o->total_cents - MIN(o->discount_cents, o->total_cents));
+    json_put_double(&j, "fraud", fraud);
     h = sign_receipt(buf_str(&s->page));
-    json_key(&j, "signature");
-    json_u64(&j, h.lo ^ h.hi);
+    json_put_u64(&j, "signature", h.lo ^ h.hi);
     json_obj_end(&j);
     CHECK(buf_ok(&s->page));
 }

@@ -41,8 +41,7 @@ static void make_up_search(struct shop *s)
     buf_reset(&s->request);
     json_init(&j, &s->request);
     json_obj(&j);
-    json_key(&j, "query");
-    json_str(&j, buf_str(&query));
+    json_put_str(&j, "query", buf_str(&query));
     json_obj_end(&j);
     buf_deinit(&query);
 }

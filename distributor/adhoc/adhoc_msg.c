@@ -123,12 +123,9 @@ static void put_row(struct buf *b, const struct adhoc_row *r)
 
 static void json_row(struct json *j, const struct adhoc_row *r)
 {
-    json_key(j, "id");
-    json_str(j, r->id);
-    json_key(j, "name");
-    json_str(j, r->name);
-    json_key(j, "uploadedAt");
-    json_i64_str(j, r->uploaded_ms);
+    json_put_str(j, "id", r->id);
+    json_put_str(j, "name", r->name);
+    json_put_i64_str(j, "uploadedAt", r->uploaded_ms);
 }
 
 static void answer_proto(enum adhoc_op op, const struct adhoc_answer *a, struct buf *out)
@@ -152,16 +149,14 @@ static void answer_json(enum adhoc_op op, const struct adhoc_answer *a, struct b
     json_obj(&j);
     if (op != ADHOC_DIFF) {
         json_row(&j, &a->row);
-        json_key(&j, "profileType");
-        json_str(&j, a->type);
+        json_put_str(&j, "profileType", a->type);
     }
     json_key(&j, "profileTypes");
     json_arr(&j);
     for (size_t i = 0; i < a->types_len; i++)
         json_str(&j, a->types[i]);
     json_arr_end(&j);
-    json_key(&j, "flamebearerProfile");
-    json_str(&j, a->flame);
+    json_put_str(&j, "flamebearerProfile", a->flame);
     json_obj_end(&j);
 }
 

@@ -170,8 +170,7 @@ int adhoc_view_flame(const struct adhoc_side *s, size_t nodes, uint64_t seed, st
         return e->code;
     layout_init(&l, &t, nodes);
     flame_init(&f, &l, &t);
-    json_key(j, "version");
-    json_u64(j, 1);
+    json_put_u64(j, "version", 1);
     json_key(j, "flamebearer");
     flame_json(&f, j);
     put_metadata(s, "single", j);
@@ -194,15 +193,12 @@ int adhoc_view_diff(const struct adhoc_side *sides, size_t nodes, uint64_t seed,
         return e->code;
     }
     diff_init(&d, &left, &right, nodes);
-    json_key(j, "version");
-    json_u64(j, 1);
+    json_put_u64(j, "version", 1);
     json_key(j, "flamebearer");
     diff_json(&d, j);
     put_metadata(&sides[0], "double", j);
-    json_key(j, "leftTicks");
-    json_u64(j, d.ticks[DIFF_LEFT]);
-    json_key(j, "rightTicks");
-    json_u64(j, d.ticks[DIFF_RIGHT]);
+    json_put_u64(j, "leftTicks", d.ticks[DIFF_LEFT]);
+    json_put_u64(j, "rightTicks", d.ticks[DIFF_RIGHT]);
     diff_deinit(&d);
     calltree_deinit(&left);
     calltree_deinit(&right);

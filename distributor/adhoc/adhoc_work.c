@@ -54,12 +54,9 @@ static void put_types(struct json *j, const struct adhoc_meta *m)
     json_arr(j);
     for (size_t i = 0; i < m->types_len; i++) {
         json_obj(j);
-        json_key(j, "type");
-        json_str(j, m->types[i].shown);
-        json_key(j, "id");
-        json_str(j, m->types[i].id);
-        json_key(j, "total");
-        json_u64(j, m->types[i].total);
+        json_put_str(j, "type", m->types[i].shown);
+        json_put_str(j, "id", m->types[i].id);
+        json_put_u64(j, "total", m->types[i].total);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -67,18 +64,12 @@ static void put_types(struct json *j, const struct adhoc_meta *m)
 
 static void put_head(struct json *j, struct str id, const struct adhoc_meta *m)
 {
-    json_key(j, "id");
-    json_str(j, id);
-    json_key(j, "name");
-    json_str(j, m->name);
-    json_key(j, "uploadedAt");
-    json_i64(j, adhoc_id_ms(id));
-    json_key(j, "format");
-    json_str(j, m->format);
-    json_key(j, "size");
-    json_u64(j, m->size);
-    json_key(j, "samples");
-    json_u64(j, m->samples);
+    json_put_str(j, "id", id);
+    json_put_str(j, "name", m->name);
+    json_put_i64(j, "uploadedAt", adhoc_id_ms(id));
+    json_put_str(j, "format", m->format);
+    json_put_u64(j, "size", m->size);
+    json_put_u64(j, "samples", m->samples);
     put_types(j, m);
 }
 
@@ -144,8 +135,7 @@ static int answer_json(struct adhoc_job *job, const struct adhoc_side *sides, si
     json_obj(&j);
     if (put_view(job, sides, n, &j, e))
         return e->code;
-    json_key(&j, "profileType");
-    json_str(&j, sides[0].type->shown);
+    json_put_str(&j, "profileType", sides[0].type->shown);
     for (size_t i = 0; i < n; i++) {
         json_key(&j, keys[i]);
         json_obj(&j);
@@ -364,15 +354,12 @@ static void list_json(struct adhoc_job *job, const struct doc_row *rows,
     for (size_t i = 0; i < n; i++) {
         json_obj(&j);
         put_head(&j, rows[i].id, &metas[i]);
-        json_key(&j, "bytes");
-        json_u64(&j, rows[i].bytes);
+        json_put_u64(&j, "bytes", rows[i].bytes);
         json_obj_end(&j);
     }
     json_arr_end(&j);
-    json_key(&j, "max");
-    json_u64(&j, job->d->conf->adhoc_max);
-    json_key(&j, "bytesMax");
-    json_u64(&j, job->d->conf->adhoc_bytes_max);
+    json_put_u64(&j, "max", job->d->conf->adhoc_max);
+    json_put_u64(&j, "bytesMax", job->d->conf->adhoc_bytes_max);
     json_obj_end(&j);
     buf_add_c(&job->out, '\n');
 }

@@ -25,14 +25,14 @@ void known_find_texts(const struct known *k, const struct str *s, size_t n, uint
         ret[i] = KNOWN_NONE;
         tags[i] = known_text_tag(k, s[i]);
         if (t->slots)
-            __builtin_prefetch(&t->slots[tags[i] & t->mask]);
+            PREFETCH(&t->slots[tags[i] & t->mask]);
     }
     if (!t->slots)
         return;
     for (size_t i = 0; i < n; i++) {
         ret[i] = first_of(t, tags[i]);
         if (ret[i] != KNOWN_NONE)
-            __builtin_prefetch(&k->texts.ptr[ret[i]]);
+            PREFETCH(&k->texts.ptr[ret[i]]);
     }
     for (size_t i = 0; i < n; i++)
         if (ret[i] != KNOWN_NONE && UNLIKELY(!known_is_text(k, ret[i], s[i])))
@@ -49,14 +49,14 @@ void known_find_frames(const struct known *k, const struct frame *f, size_t n, u
         ret[i] = KNOWN_NONE;
         tags[i] = known_frame_tag(k, &f[i]);
         if (t->slots)
-            __builtin_prefetch(&t->slots[tags[i] & t->mask]);
+            PREFETCH(&t->slots[tags[i] & t->mask]);
     }
     if (!t->slots)
         return;
     for (size_t i = 0; i < n; i++) {
         ret[i] = first_of(t, tags[i]);
         if (ret[i] != KNOWN_NONE)
-            __builtin_prefetch(&k->frames.ptr[ret[i]]);
+            PREFETCH(&k->frames.ptr[ret[i]]);
     }
     for (size_t i = 0; i < n; i++)
         if (ret[i] != KNOWN_NONE && UNLIKELY(!known_is_frame(k, ret[i], &f[i])))

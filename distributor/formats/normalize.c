@@ -316,7 +316,7 @@ static bool rule_apply(const struct rule *r, char *p, size_t *len)
 }
 
 /* Sixteen characters at once. */
-typedef uint8_t look16 __attribute__((vector_size(16)));
+typedef uint8_t look16 VECTOR(16);
 #define AHEAD 2 /* characters that are seen together with one */
 
 static inline look16 load16(const char *p)

@@ -15,6 +15,8 @@
  */
 #include "distributor/formats/normalize.h"
 
+#include "common/base/hex.h"
+
 #define ID_LEAST    32 /* hex digits, anywhere */
 #define TMP_HEX     8  /* below a temporary folder */
 #define TMP_DIGITS  3
@@ -28,7 +30,7 @@ static bool is_digit(char c)
 
 static bool is_hex(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return hex_digit(c) >= 0;
 }
 
 static bool is_word(char c)

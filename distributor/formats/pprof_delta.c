@@ -174,7 +174,7 @@ static int subtract_all(struct delta *d, struct hashed *x, struct err *e)
         const int64_t *was = x->sample.values;
         int64_t *now = d->values + at * types;
         for (size_t t = 0; t < types; t++)
-            if (d->cumulative[t] && was[t] > 0 && __builtin_sub_overflow(now[t], was[t], &now[t]))
+            if (d->cumulative[t] && was[t] > 0 && !i64_sub(now[t], was[t], &now[t]))
                 now[t] = INT64_MIN;
     }
     return 0;

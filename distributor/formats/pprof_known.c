@@ -528,7 +528,8 @@ static bool walk_taken(struct lookup *x, const int64_t *values, struct pprof_wal
 
     x->k->full = false;
     x->k->text_next = x->k->frame_next = 0;
-    if (!pprof_walked_init(x->p, push, ret) || !lookup_init(x) || !walk_samples(x, values, ret))
+    if (!pprof_walked_init(push, x->p->samples.len, x->p->types_len, ret) || !lookup_init(x) ||
+        !walk_samples(x, values, ret))
         return false;
     ret->added = !ret->pairs.len && !ret->numbers.len; /* see take_sample, number_of */
     push->known_nodes = x->nodes;

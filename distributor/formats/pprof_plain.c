@@ -12,7 +12,7 @@
 static_assert(ROOM > 2 * WIRE_VARINT_MAX, "a tag, a length and a number are readable");
 
 /* The loop stands here several times: how many types there are must reach all of it. */
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE static ALWAYS_INLINE
 
 /* Where its ids stand. */
 struct place {

@@ -70,7 +70,8 @@ void pprof_keep_sample(struct pprof_keep *k, const struct pprof_sample *s, uint3
                        const int64_t *values, struct pprof_walked *out);
 /* Does it have labels that pprof_keep_sample keeps? */
 bool pprof_labelled(struct pprof_keep *k, const struct pprof_sample *s);
-bool pprof_walked_init(const struct pprof *p, const struct push *push, struct pprof_walked *out);
+/* Room for n samples of so many types, in the arena of the push; false: there is not that much. */
+bool pprof_walked_init(const struct push *push, size_t n, size_t types, struct pprof_walked *out);
 
 /* What the series are called. */
 struct pprof_names {

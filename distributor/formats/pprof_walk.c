@@ -592,14 +592,12 @@ static int walk_sample(struct walk *w, size_t i, const int64_t *values, struct p
     return 0;
 }
 
-bool pprof_walked_init(const struct pprof *p, const struct push *push, struct pprof_walked *out)
+bool pprof_walked_init(const struct push *push, size_t n, size_t types, struct pprof_walked *out)
 {
-    size_t n = p->samples.len, values;
+    size_t values;
 
     *out = (struct pprof_walked){ 0 };
-    if (!size_mul(n, p->types_len, &values))
-        return false;
-    if (values > arena_limit(push->arena) / sizeof(uint64_t))
+    if (!size_mul(n, types, &values) || values > arena_limit(push->arena) / sizeof(uint64_t))
         return false;
     out->nodes = arena_alloc(push->arena, n * sizeof(*out->nodes));
     out->pairs_end = arena_alloc(push->arena, n * sizeof(*out->pairs_end));
@@ -623,7 +621,7 @@ int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limi
     w.file_in_name = pyspy || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");
     w.absolute_file_in_name = !pyspy;
     paths_init(&w.paths, push, l);
-    if (!pprof_walked_init(p, push, ret) || !walk_init(&w))
+    if (!pprof_walked_init(push, p->samples.len, p->types_len, ret) || !walk_init(&w))
         rc = push_full(push, e);
     for (size_t i = 0; i < p->samples.len && !rc; i++) {
         pool_slice();

@@ -455,16 +455,13 @@ static void ingest_config(const struct group *g, struct buf *out)
             continue;
         json_key_str(&j, t.sample_type);
         json_obj(&j);
-        json_key(&j, "units");
-        json_str(&j, str_eqc(t.sample_unit, "bytes")   ? STR("bytes")
+        json_put_str(&j, "units",
+                     str_eqc(t.sample_unit, "bytes")   ? STR("bytes")
                      : str_eqc(t.sample_type, "delay") ? STR("lock_nanoseconds")
                                                        : STR("samples"));
-        json_key(&j, "aggregation");
-        json_cstr(&j, g->series[i].gauge ? "average" : "sum");
-        json_key(&j, "display-name");
-        json_str(&j, t.sample_type);
-        json_key(&j, "sampled");
-        json_bool(&j, false);
+        json_put_cstr(&j, "aggregation", g->series[i].gauge ? "average" : "sum");
+        json_put_str(&j, "display-name", t.sample_type);
+        json_put_bool(&j, "sampled", false);
         json_obj_end(&j);
     }
     json_obj_end(&j);

@@ -507,31 +507,20 @@ void forward_target_status(struct forward_target *t, int64_t now, struct json *j
                  { "damaged", t->count.damaged } };
 
     json_obj(j);
-    json_key(j, "name");
-    json_cstr(j, t->name);
+    json_put_cstr(j, "name", t->name);
     mutex_lock(&t->lock);
-    json_key(j, "url");
-    json_cstr(j, t->conf->url);
-    json_key(j, "mode");
-    json_cstr(j, t->conf->mode == FORWARD_INGEST ? "ingest" : "push");
-    json_key(j, "state");
-    json_cstr(j, t->waiting ? "waiting" : t->stats.records ? "sending" : "idle");
-    json_key(j, "spoolBytes");
-    json_u64(j, t->stats.bytes);
-    json_key(j, "spoolRequests");
-    json_u64(j, t->stats.records);
-    json_key(j, "lagSeconds");
-    json_i64(j, t->stats.oldest_ms ? MAX((now - t->stats.oldest_ms) / 1000, 0) : 0);
-    json_key(j, "lastSentMs");
-    json_i64(j, t->last_sent_ms);
-    json_key(j, "lastErrorMs");
-    json_i64(j, t->last_error_ms);
-    json_key(j, "lastError");
-    json_cstr(j, t->last_error);
+    json_put_cstr(j, "url", t->conf->url);
+    json_put_cstr(j, "mode", t->conf->mode == FORWARD_INGEST ? "ingest" : "push");
+    json_put_cstr(j, "state", t->waiting ? "waiting" : t->stats.records ? "sending" : "idle");
+    json_put_u64(j, "spoolBytes", t->stats.bytes);
+    json_put_u64(j, "spoolRequests", t->stats.records);
+    json_put_i64(j, "lagSeconds",
+                 t->stats.oldest_ms ? MAX((now - t->stats.oldest_ms) / 1000, 0) : 0);
+    json_put_i64(j, "lastSentMs", t->last_sent_ms);
+    json_put_i64(j, "lastErrorMs", t->last_error_ms);
+    json_put_cstr(j, "lastError", t->last_error);
     mutex_unlock(&t->lock);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        json_key(j, rows[i].key);
-        json_u64(j, metric_value(rows[i].cell));
-    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        json_put_u64(j, rows[i].key, metric_value(rows[i].cell));
     json_obj_end(j);
 }

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/base/hex.h"
 #include "common/base/vec.h"
 #include "common/base/wr.h"
 #include "common/sys/thread.h"
@@ -229,12 +230,8 @@ static int list_segments(struct spool *s, struct err *e)
     for (const struct dirent *at; (at = readdir(dir)) != NULL;) {
         struct str name = str_c(at->d_name);
         uint64_t number = 0;
-        bool ok = name.len == 22 && str_ends(name, STR(".spool"));
-        for (size_t i = 0; ok && i < 16; i++) {
-            const char *digits = "0123456789abcdef", *d = strchr(digits, name.ptr[i]);
-            ok = d != NULL;
-            number = number << 4 | (ok ? (uint64_t)(d - digits) : 0);
-        }
+        bool ok = name.len == 22 && str_ends(name, STR(".spool")) &&
+                  hex_u64(str_sub(name, 0, 16), &number);
         if (ok && number <= INT64_MAX)
             vec_push(&s->segments, ((struct segment){ .number = number }));
     }

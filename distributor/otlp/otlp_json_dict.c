@@ -5,6 +5,7 @@
  * Format: proto/FORMATS.md, "OTLP JSON".
  */
 #include "common/base/base64.h"
+#include "common/base/hex.h"
 #include "distributor/otlp/otlp_json_impl.h"
 
 bool otlp_json_refuse(struct otlp_json *s)
@@ -68,21 +69,10 @@ bool otlp_json_id(struct otlp_json *s, const char *what, size_t bytes, struct st
         return false;
     if (text.len == 0)
         return true;
-    hex = text.len == 2 * bytes;
     buf_init(&out, 2 * bytes + 8);
-    for (size_t i = 0; hex && i < text.len; i += 2) {
-        unsigned v = 0;
-        for (size_t k = i; k < i + 2; k++) {
-            char c = text.ptr[k];
-            bool digit = c >= '0' && c <= '9';
-            char low = (char)(c | 0x20);
-            hex = hex && (digit || (low >= 'a' && low <= 'f'));
-            v = v << 4 | (unsigned)(digit ? c - '0' : low - 'a' + 10);
-        }
-        buf_add_c(&out, (char)v);
-    }
-    if (!hex)
-        buf_reset(&out);
+    hex = text.len == 2 * bytes && hex_read(text.ptr, bytes, buf_room(&out, bytes));
+    if (hex)
+        out.len = bytes;
     ok = hex || (base64_decode(text, &out) && out.len == bytes);
     if (ok) {
         *ret = arena_strdup(s->o->arena, buf_str(&out));

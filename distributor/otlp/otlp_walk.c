@@ -16,6 +16,7 @@
 #include "distributor/otlp/otlp_walk.h"
 
 #include "common/base/hash.h"
+#include "common/base/hex.h"
 #include "common/base/secret.h"
 #include "common/base/size.h"
 #include "common/sys/pool.h"
@@ -371,23 +372,19 @@ static bool add_pair(struct otlp_walk *w, uint32_t attr, struct pprof_walked *ou
 /* The string of an id of 8 or 16 bytes in hex; 0 for others, and for zeros. */
 static bool id_string(struct otlp_walk *w, struct str id, uint32_t *ret)
 {
-    static const char digits[] = "0123456789abcdef";
     char hex[HEX_MAX];
-    uint8_t any = 0;
+    bool any = false;
 
     *ret = 0;
     if (id.len != 8 && id.len != 16) {
         w->push->drops[CHANGE_EXEMPLAR] += id.len > 0;
         return true;
     }
-    for (size_t i = 0; i < id.len; i++) {
-        uint8_t c = (uint8_t)id.ptr[i];
-        hex[2 * i] = digits[c >> 4];
-        hex[2 * i + 1] = digits[c & 15];
-        any |= c;
-    }
+    for (size_t i = 0; i < id.len; i++)
+        any |= id.ptr[i] != 0;
     if (!any)
         return true;
+    hex_put(id.ptr, id.len, hex);
     struct str kept = arena_strdup(w->o->arena, str_n(hex, 2 * id.len));
     if (!kept.ptr)
         return false;
@@ -451,7 +448,7 @@ static bool values_of(struct otlp_walk *w, const struct otlp_sample *s, uint32_t
             ret[i] = (uint64_t)v[i];
         return any > 0;
     }
-    if (__builtin_mul_overflow(sum, scale, &scaled) || scaled > INT64_MAX) {
+    if (!u64_mul(sum, scale, &scaled) || scaled > INT64_MAX) {
         w->push->drops[CHANGE_SATURATED]++;
         scaled = INT64_MAX;
     }
@@ -472,19 +469,6 @@ static int walk_sample(struct otlp_walk *w, const struct otlp_sample *s, uint32_
     return 0;
 }
 
-static bool walked_init(const struct push *push, size_t n, size_t types, struct pprof_walked *out)
-{
-    size_t values;
-
-    *out = (struct pprof_walked){ 0 };
-    if (!size_mul(n, types, &values) || values > arena_limit(push->arena) / sizeof(uint64_t))
-        return false;
-    out->nodes = arena_alloc(push->arena, n * sizeof(*out->nodes));
-    out->pairs_end = arena_alloc(push->arena, n * sizeof(*out->pairs_end));
-    out->values = arena_alloc(push->arena, values * sizeof(*out->values));
-    return out->nodes && out->pairs_end && out->values;
-}
-
 int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t *samples, size_t n,
               uint64_t scale, struct push *push, struct pprof_walked *ret, struct err *e)
 {
@@ -496,7 +480,7 @@ int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t 
     vec_push(&w->labels.strings, STR(""));
     w->labels.types_len = p->types.len;
     w->labels.period = p->period;
-    if (!walked_init(push, n, p->types.len, ret))
+    if (!pprof_walked_init(push, n, p->types.len, ret))
         return push_full(push, e);
     paths_init(&w->paths, push, w->l);
     for (size_t i = 0; i < n && !rc; i++) {

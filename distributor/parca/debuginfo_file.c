@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/base/hex.h"
 #include "distributor/parca/debuginfo_elf.h"
 
 #define TEMP_PREFIX "tmp-"
@@ -27,14 +28,6 @@ static const char *const type_names[DEBUGINFO_TYPES] = { "debuginfo", "executabl
 const char *debuginfo_type_name(enum debuginfo_type t)
 {
     return type_names[t];
-}
-
-static bool is_hex(struct str s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (!((s.ptr[i] >= '0' && s.ptr[i] <= '9') || (s.ptr[i] >= 'a' && s.ptr[i] <= 'f')))
-            return false;
-    return s.len > 0;
 }
 
 int debuginfo_id_check(struct str id, struct err *e)
@@ -57,12 +50,11 @@ void debuginfo_path(const char *dir, const struct debuginfo_meta *m, struct buf 
     struct str id = str_c(m->build_id);
 
     buf_addf(out, "%s/%016" PRIx64 "%016" PRIx64 "/", dir, h.hi, h.lo);
-    if (is_hex(id)) {
+    if (hex_is_lower(id)) {
         buf_add_str(out, id);
     } else {
         buf_add_c(out, 'x');
-        for (size_t i = 0; i < id.len; i++)
-            buf_addf(out, "%02x", (uint8_t)id.ptr[i]);
+        hex_add(out, id.ptr, id.len);
     }
     buf_addf(out, ".%s", type_names[m->type]);
 }
@@ -185,10 +177,9 @@ static int check_id(const struct debuginfo_temp *t, const struct debuginfo_meta 
         return t->size ? 0 : err_set(e, ERR_INPUT, "an empty file");
     if (debuginfo_elf_id(t->fd, t->size, id, &n, e))
         return e->code;
-    for (size_t i = 0; i < n; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", id[i]);
+    hex_put_c(id, n, text);
     /* Ids of Go, hashes of files: the agent uses those where it pleases. Same form, same id. */
-    if (n && strlen(m->build_id) == 2 * n && is_hex(str_c(m->build_id)) &&
+    if (n && strlen(m->build_id) == 2 * n && hex_is_lower(str_c(m->build_id)) &&
         strcmp(text, m->build_id) != 0)
         return err_set(e, ERR_INPUT, "the file has the build id %s, not %s", text, m->build_id);
     return 0;

@@ -13,28 +13,16 @@ static const char *state_of(const struct scrape_entry *x)
     return x->error[0] ? "down" : x->fetches && x->bytes ? "up" : "unknown";
 }
 
-static void add_str(struct json *j, const char *key, struct str s)
-{
-    json_key(j, key);
-    json_str(j, s);
-}
-
-static void add_u64(struct json *j, const char *key, uint64_t n)
-{
-    json_key(j, key);
-    json_u64(j, n);
-}
-
 static void add_entry(struct json *j, const struct scrape_entry *x)
 {
     const struct labels *l = &x->target.labels;
 
     json_obj(j);
-    add_str(j, "job", x->job->name);
-    add_str(j, "service", x->target.service);
-    add_str(j, "profile", x->profile->name);
-    add_str(j, "url", x->target.base);
-    add_str(j, "path", x->profile->path);
+    json_put_str(j, "job", x->job->name);
+    json_put_str(j, "service", x->target.service);
+    json_put_str(j, "profile", x->profile->name);
+    json_put_str(j, "url", x->target.base);
+    json_put_str(j, "path", x->profile->path);
     json_key(j, "labels");
     json_obj(j);
     for (size_t i = 0; i < l->len; i++) {
@@ -42,17 +30,16 @@ static void add_entry(struct json *j, const struct scrape_entry *x)
         json_str(j, l->ptr[i].value);
     }
     json_obj_end(j);
-    add_str(j, "state", str_c(state_of(x)));
-    add_str(j, "last_error", str_c(x->error));
-    json_key(j, "last_fetch_ms");
-    json_i64(j, x->tried_ms);
-    add_u64(j, "last_duration_ms", x->took_ms);
-    add_u64(j, "last_bytes", x->bytes);
+    json_put_str(j, "state", str_c(state_of(x)));
+    json_put_str(j, "last_error", str_c(x->error));
+    json_put_i64(j, "last_fetch_ms", x->tried_ms);
+    json_put_u64(j, "last_duration_ms", x->took_ms);
+    json_put_u64(j, "last_bytes", x->bytes);
     json_key(j, "last_left_out");
     left_out_json(x->left_out, j);
-    add_u64(j, "fetches", x->fetches);
-    add_u64(j, "failures", x->failures);
-    add_u64(j, "interval_ms", x->sched.interval_ms);
+    json_put_u64(j, "fetches", x->fetches);
+    json_put_u64(j, "failures", x->failures);
+    json_put_u64(j, "interval_ms", x->sched.interval_ms);
     json_obj_end(j);
 }
 
@@ -62,21 +49,21 @@ static void add_discovery(struct json *j, const struct scrape *s)
     json_arr(j);
     vec_for (i, &s->files) {
         json_obj(j);
-        add_str(j, "file", str_c(s->files.ptr[i]->path));
-        add_str(j, "last_error", str_c(s->files.ptr[i]->error));
+        json_put_str(j, "file", str_c(s->files.ptr[i]->path));
+        json_put_str(j, "last_error", str_c(s->files.ptr[i]->error));
         json_obj_end(j);
     }
     vec_for (i, &s->k8s) {
         struct scrape_k8s_state k;
         scrape_k8s_state(s->k8s.ptr[i], &k);
         json_obj(j);
-        add_str(j, "kubernetes", str_c(scrape_k8s_job(s->k8s.ptr[i])));
-        add_u64(j, "objects", k.objects);
-        add_u64(j, "watches", k.watches);
-        add_u64(j, "lists", k.lists);
-        add_u64(j, "events", k.events);
-        add_u64(j, "errors", k.errors);
-        add_str(j, "last_error", str_c(k.error));
+        json_put_str(j, "kubernetes", str_c(scrape_k8s_job(s->k8s.ptr[i])));
+        json_put_u64(j, "objects", k.objects);
+        json_put_u64(j, "watches", k.watches);
+        json_put_u64(j, "lists", k.lists);
+        json_put_u64(j, "events", k.events);
+        json_put_u64(j, "errors", k.errors);
+        json_put_str(j, "last_error", str_c(k.error));
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -100,8 +87,8 @@ static void on_targets(struct http_req *r)
     buf_init(&out, ANSWER_MAX);
     json_init(&j, &out);
     json_obj(&j);
-    add_str(&j, "config_error", str_c(s->config.error));
-    add_u64(&j, "left_out", s->left_out);
+    json_put_str(&j, "config_error", str_c(s->config.error));
+    json_put_u64(&j, "left_out", s->left_out);
     json_key(&j, "targets");
     json_arr(&j);
     vec_for (i, &s->entries) {

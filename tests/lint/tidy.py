@@ -39,6 +39,12 @@ CONFINED = {  # a library's header -> the only places that may include it
     "protobuf-c/": r"(common/(rpc|base|model)|ingester|distributor|querier|compactor)/",
 }
 BANNED = re.compile(r"\b(strcpy|strcat|strncpy|sprintf|vsprintf|strtok|atoi|atof|gets|alloca)\s*\(")
+PTHREAD = re.compile(r"\bpthread_\w+\s*[(;]|\bpthread_\w+_t\b")
+PTHREAD_PLACES = re.compile(r"common/sys/|common/obs/unwind\.c|tests/")  # STYLE.md, A9
+BUILTIN = re.compile(r"\b__(atomic|sync)_\w+\s*\(")
+EXTENSION = re.compile(
+    r"__attribute__|__extension__|\b__?typeof__?\b|__builtin_(?!ctz|clz|popcount|bswap)")
+EXTENSION_PLACES = re.compile(r"common/base/|tests/")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 REGISTRY = re.compile(
     r"https?://[a-z0-9.-]*(npm|pypi|pythonhosted|debian|golang|maven|crates)[a-z0-9.-]*/")
@@ -86,6 +92,12 @@ def check_file(path):
             say(path, number, f"line over {COLUMNS_MAX} columns")
         if BANNED.search(line):
             say(path, number, "banned function, see common/STYLE.md")
+        if PTHREAD.search(line) and not PTHREAD_PLACES.match(str(path)):
+            say(path, number, "pthread outside of common/sys: struct thread, mutex, cond")
+        if EXTENSION.search(line) and not EXTENSION_PLACES.match(str(path)):
+            say(path, number, "a compiler's extension outside of common/base")
+        if BUILTIN.search(line) and path.parts[0] != "tests":
+            say(path, number, "a compiler's atomics: C11 has its own")
         if line == "{":
             start = number
         elif line == "}" and start:

@@ -16,6 +16,7 @@
 #include "distributor/formats/jfr/jfr_impl.h"
 
 #include "common/base/hash.h"
+#include "common/base/size.h"
 #include "common/sys/pool.h"
 
 #define TAGS_MAX (1u << 28) /* that fit the key of a row */
@@ -234,7 +235,7 @@ static int add_samples(struct pass *p, const struct seen *s, enum jfr_family fam
     uint64_t *unit = &p->j->units[family], worth;
 
     *unit = *unit == 0 || *unit == period ? period : 1;
-    if (__builtin_mul_overflow(count, period, &worth) || worth > INT64_MAX) {
+    if (!u64_mul(count, period, &worth) || worth > INT64_MAX) {
         p->j->push->drops[CHANGE_SATURATED]++;
         worth = INT64_MAX;
     }
@@ -297,7 +298,6 @@ static uint64_t span_ns(const struct pass *p, uint8_t unit, uint64_t v)
     static const uint32_t ns[] = {
         [JFR_NS] = 1, [JFR_US] = 1000, [JFR_MS] = 1000000, [JFR_S] = 1000000000
     };
-    __extension__ typedef unsigned __int128 u128;
     u128 x = v;
 
     x = unit == JFR_TICKS ? x * 1000000000u / p->c->ticks_per_s : x * ns[unit];

@@ -18,6 +18,7 @@
  */
 #include <stdlib.h>
 
+#include "common/base/size.h"
 #include "distributor/formats/jfr/jfr_impl.h"
 
 /* Nanoseconds of "20 ms"; 0: it names no length of time, or one beyond 2^63. */
@@ -45,7 +46,7 @@ static uint64_t parse(struct str value)
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (str_eqc(str_trim(str_sub(s, digits, s.len)), rows[i].unit))
-            return __builtin_mul_overflow(n, rows[i].ns, &ns) || ns > INT64_MAX ? 0 : ns;
+            return !u64_mul(n, rows[i].ns, &ns) || ns > INT64_MAX ? 0 : ns;
     return 0;
 }
 

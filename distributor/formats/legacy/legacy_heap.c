@@ -18,6 +18,8 @@
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 
+#include "common/base/size.h"
+
 struct row {
     int64_t used[2], all[2]; /* count, bytes */
 };
@@ -160,9 +162,9 @@ static int jemalloc_rows(struct legacy *g, const struct heap *h, size_t from)
     while (legacy_peek(g, &line) && scan_thread(&line, &is_all) && scan_row(&line, &r)) {
         struct row *to = is_all ? &all : &threads;
         for (int i = 0; i < 2; i++) {
-            if (__builtin_add_overflow(to->used[i], r.used[i], &to->used[i]))
+            if (!i64_add(to->used[i], r.used[i], &to->used[i]))
                 to->used[i] = INT64_MAX;
-            if (__builtin_add_overflow(to->all[i], r.all[i], &to->all[i]))
+            if (!i64_add(to->all[i], r.all[i], &to->all[i]))
                 to->all[i] = INT64_MAX;
         }
         has_all = has_all || is_all;

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/size.h"
 #include "common/base/wr.h"
 #include "distributor/formats/legacy/legacy_impl.h"
 
@@ -107,7 +108,7 @@ int64_t legacy_mul(int64_t a, int64_t b)
 {
     int64_t r;
 
-    if (!__builtin_mul_overflow(a, b, &r))
+    if (i64_mul(a, b, &r))
         return r;
     return (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
 }

@@ -12,6 +12,8 @@
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 
+#include "common/base/hex.h"
+
 #define HEX_DIGITS 16
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -97,15 +99,6 @@ bool scan_i64(struct str *s, int64_t *ret)
     *ret = minus ? -(int64_t)v : (int64_t)v;
     *s = rest;
     return true;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 bool scan_hex(struct str *s, uint64_t *ret)

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "distributor/write_reply.h"
+#include "distributor/pack.h"
 #include "proto/ingest.pb-c.h"
 
 static void test_what_was_packed_is_read(void **state)
@@ -27,7 +27,7 @@ static void test_what_was_packed_is_read(void **state)
             m.exemplars_left_out = 6;
             m.learnt = (i + k) % 2;
             size_t len = embertree__write_reply__pack(&m, out);
-            assert_int_equal(write_reply_read(str_n(out, len), &r, &e), 0);
+            assert_int_equal(pack_reply_read(str_n(out, len), &r, &e), 0);
             assert_int_equal(r.stored, m.stored);
             assert_int_equal(r.duplicates, m.duplicates);
             assert_int_equal(r.learnt, m.learnt != 0);
@@ -47,10 +47,10 @@ static void test_what_is_no_reply(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_int_equal(write_reply_read(bad[i], &r, &e), ERR_INTERNAL);
-    assert_int_equal(write_reply_read(STR_NULL, &r, &e), 0);
+        assert_int_equal(pack_reply_read(bad[i], &r, &e), ERR_INTERNAL);
+    assert_int_equal(pack_reply_read(STR_NULL, &r, &e), 0);
     assert_int_equal(r.stored, 0);
-    assert_int_equal(write_reply_read(STR("\x98\x06\x07\x08\x03"), &r, &e), 0); /* one not known */
+    assert_int_equal(pack_reply_read(STR("\x98\x06\x07\x08\x03"), &r, &e), 0); /* one not known */
     assert_int_equal(r.stored, 3);
 }
 

@@ -370,6 +370,57 @@ static void test_map_u64_chosen_keys(void **state)
     map_u64_deinit(&m);
 }
 
+static void test_map_str_index(void **state)
+{
+    struct map_str *m = map_str_new();
+
+    (void)state;
+    assert_int_equal(map_str_index(m, STR("a"), 0), 0);
+    assert_int_equal(map_str_index(m, STR("a"), 1), 0);
+    assert_int_equal(map_str_index(m, STR("b"), 1), 1);
+    assert_int_equal(map_str_index(m, STR("b"), 7), 1);
+    assert_int_equal(map_str_index(m, STR("a"), 2), 0);
+    assert_int_equal(map_str_len(m), 2);
+    map_str_free(m);
+}
+
+static void test_vec_lower(void **state)
+{
+    (void)state;
+    const uint64_t u64[] = { 3, 5, 5, UINT64_MAX };
+    const uint32_t u32[] = { 0, 7, UINT32_MAX };
+
+    assert_int_equal(vec_lower_u64(NULL, 0, 1), 0);
+    assert_int_equal(vec_lower_u64(u64, 4, 0), 0);
+    assert_int_equal(vec_lower_u64(u64, 4, 3), 0);
+    assert_int_equal(vec_lower_u64(u64, 4, 4), 1);
+    assert_int_equal(vec_lower_u64(u64, 4, 5), 1);
+    assert_int_equal(vec_lower_u64(u64, 4, 6), 3);
+    assert_int_equal(vec_lower_u64(u64, 4, UINT64_MAX), 3);
+    assert_int_equal(vec_lower_u64(u64, 3, 6), 3);
+    assert_int_equal(vec_lower_u32(u32, 3, 0), 0);
+    assert_int_equal(vec_lower_u32(u32, 3, 1), 1);
+    assert_int_equal(vec_lower_u32(u32, 3, 8), 2);
+}
+
+static void test_secrets_are_compared(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *secret, *given;
+        bool same;
+    } rows[] = {
+        { "abc", "abc", true },  { "abc", "abd", false },  { "abc", "bbc", false },
+        { "abc", "ab", false },  { "abc", "abcd", false }, { "abc", "", false },
+        { "abc", "ABC", false }, { "", "", true },         { "", "a", false },
+        { "aU", "a", false }, /* 0x55 stands in for what is missing */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (secret_eq(str_c(rows[i].secret), str_c(rows[i].given)) != rows[i].same)
+            fail_msg("\"%s\" and \"%s\"", rows[i].secret, rows[i].given);
+}
+
 /* A table that was large once is not emptied at that price each time. */
 static void test_map_u64_gives_back(void **state)
 {
@@ -505,6 +556,9 @@ int main(void)
         cmocka_unit_test(test_map_u64_against_array),
         cmocka_unit_test(test_map_u64_chosen_keys),
         cmocka_unit_test(test_map_u64_gives_back),
+        cmocka_unit_test(test_map_str_index),
+        cmocka_unit_test(test_vec_lower),
+        cmocka_unit_test(test_secrets_are_compared),
         cmocka_unit_test(test_map_str_with_deletes),
         cmocka_unit_test(test_crc32c_and_hash),
         cmocka_unit_test(test_prng_range),

@@ -241,6 +241,28 @@ static void test_json_writer(void **state)
     buf_deinit(&b);
 }
 
+static void test_json_pairs(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct json j;
+
+    buf_init(&b, 4096);
+    json_init(&j, &b);
+    json_obj(&j);
+    json_put_str(&j, "s", STR("x\"y"));
+    json_put_cstr(&j, "c", "z");
+    json_put_u64(&j, "u", UINT64_MAX);
+    json_put_i64(&j, "i", -5);
+    json_put_i64_str(&j, "t", -5);
+    json_put_double(&j, "d", 0.5);
+    json_put_bool(&j, "b", false);
+    json_obj_end(&j);
+    assert_true(str_eqc(buf_str(&b), "{\"s\":\"x\\\"y\",\"c\":\"z\",\"u\":18446744073709551615,"
+                                     "\"i\":-5,\"t\":\"-5\",\"d\":0.5,\"b\":false}"));
+    buf_deinit(&b);
+}
+
 static void lz4_text(struct buf *text, struct buf *z)
 {
     struct err e;
@@ -330,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_lz4_into),
         cmocka_unit_test(test_lz4_limits),
         cmocka_unit_test(test_json_writer),
+        cmocka_unit_test(test_json_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

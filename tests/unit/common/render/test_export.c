@@ -302,7 +302,7 @@ static void test_means_and_limits(void **state)
 {
     (void)state;
     struct export_set x, y;
-    bool cancel = false;
+    atomic_bool cancel = false;
     struct err e;
 
     export_init(&x, NULL, MIB, 3);

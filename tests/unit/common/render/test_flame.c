@@ -477,7 +477,7 @@ static void test_bad_parts_and_cancel(void **state)
     struct calltree t;
     struct err e;
     struct prng p;
-    bool cancel = true;
+    atomic_bool cancel = true;
 
     part_of(&g, "a 1\n");
     g.nodes.ptr[0] = 2;

@@ -232,7 +232,7 @@ static void test_counts(void **state)
 
 static void test_cancel(void **state)
 {
-    bool cancel = true;
+    atomic_bool cancel = true;
     struct check_opts o = { .cancel = &cancel };
     struct store_view *v = store_view_get(bed.s);
     struct check_report r;

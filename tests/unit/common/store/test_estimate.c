@@ -172,7 +172,7 @@ static void test_canceled(void **state)
     struct selector s = { 0 };
     struct store_estimate r;
     struct err e;
-    bool cancel = true;
+    atomic_bool cancel = true;
 
     (void)state;
     store_bed_init(&b, &o);

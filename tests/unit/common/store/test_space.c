@@ -172,7 +172,7 @@ static void test_adds_up(void **state)
 
 static void test_limits(void **state)
 {
-    bool cancel = true;
+    atomic_bool cancel = true;
     struct space_opts few = { .owners_max = 2 }, gone = { .owners_max = 1000, .cancel = &cancel };
     struct arena *a = arena_new(MIB);
     struct store_view *v;

@@ -370,7 +370,7 @@ static void test_limits_and_cancel(void **state)
     struct store_merge m = { 0 };
     struct stacks st;
     struct err e;
-    bool cancel = true;
+    atomic_bool cancel = true;
 
     (void)state;
     store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });

@@ -396,7 +396,6 @@ static void test_bit_flips(void **state)
 static void test_fingerprint(void **state)
 {
     struct prng p;
-    __extension__ typedef unsigned __int128 u128;
 
     (void)state;
     prng_init(&p, 3);

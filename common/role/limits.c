@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * limits: of the machine and the group that the process runs in.
+ *
  * cgroup: /proc/self/cgroup names our group by hierarchy: "0::/path" is v2's, "4:memory:/path" that
  * of v1's memory controller. Any group above ours may have the lower limit, so all are read.
  *
  * In a container the path may be the host's, while what is mounted begins at our own group: files
  * below the path are missing then, and the one at the top is ours. Reading all on the way up to the
  * top does that, too.
+ *
+ * Files: the usual soft limit (1,024) is for programs that use select(); the hard one is what the
+ * machine's owner allows.
  */
-#include "common/role/cgroup.h"
+#include "common/role/limits.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "common/base/str.h"
 
@@ -135,12 +141,27 @@ static uint64_t least(const struct limit *l, const char *root)
     return ret == UINT64_MAX ? 0 : ret;
 }
 
-uint64_t cgroup_memory_limit(const char *root)
+uint64_t limits_memory(const char *root)
 {
     return least(&(struct limit){ "memory", read_memory }, root);
 }
 
-uint64_t cgroup_cpu_limit(const char *root)
+uint64_t limits_cpu(const char *root)
 {
     return least(&(struct limit){ "cpu", read_cpu }, root);
+}
+
+uint64_t limits_files_raise(uint64_t want)
+{
+    struct rlimit rl;
+
+    if (getrlimit(RLIMIT_NOFILE, &rl) != 0)
+        return 0;
+    if (rl.rlim_cur < want && rl.rlim_cur < rl.rlim_max) {
+        struct rlimit more = { .rlim_cur = MIN((rlim_t)want, rl.rlim_max),
+                               .rlim_max = rl.rlim_max };
+        if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+            rl = more;
+    }
+    return (uint64_t)rl.rlim_cur;
 }
