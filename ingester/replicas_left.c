@@ -68,9 +68,9 @@ static void on_left(void *cookie)
     struct replica_of *r = cookie;
 
     if (r->left_kept)
-        log_warn("what lies here of a shard that others have is kept: nothing shows that it is "
+        log_warn("the copy of a shard that other nodes have is kept: nothing shows that it is "
                  "older than theirs. If this folder is of another cluster, or of this one before "
-                 "its etcd was lost, look at deploy/README.md; else remove it",
+                 "its etcd was lost, see deploy/docs/TROUBLE.md; else remove it",
                  KV_U64("shard", r->shard));
     else
         log_info("what was left of a shard that others have is removed", KV_U64("shard", r->shard));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adopt: `embertree adopt [options of the ingester] [NODE ...]`: a data folder whose shards had no
- * copies becomes the first member of a new cluster. deploy/README.md, "From one server to three".
+ * copies becomes the first member of a new cluster. deploy/docs/INSTALL.md, "From one server to
+ * three".
  *
  *   lock the folder; does it hold just the shards it should?     nothing was changed up to here
  *   cluster_adopt: etcd says that these shards are this node's   refused: nothing changed here

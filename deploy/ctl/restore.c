@@ -5,7 +5,7 @@
  * both.
  *
  * What it makes is a database without copies: one process serves it, or `embertree adopt` makes it
- * the first copy of a cluster (deploy/README.md, "When every disk is lost").
+ * the first copy of a cluster (deploy/docs/BACKUP.md, "When every disk is lost").
  *
  * Where the services were is restored, too (common/cluster/places.h), into <data>/places.json: of
  * all shards there are backups of, whichever are restored here, since a service may have had a

@@ -154,7 +154,7 @@ def test_alerts_name_what_there_is():
         there = {re.match(r"\w+", line)[0] for p in [*c.processes(), one.process]
                  for line in p.get("/metrics").body.decode().splitlines() if line.startswith("embertree_")}
     assert used <= there, used - there
-    runbook = (cluster.ROOT / "deploy/README.md").read_text().partition("## What to be woken by")[2]
+    runbook = (cluster.ROOT / "deploy/docs/TROUBLE.md").read_text().partition("## Alerts")[2].partition("\n## ")[0]
     for alert in re.findall(r"- alert: (\w+)", text):
         assert re.search(rf"^\|[^|]*\b{alert}\b[^|]*\| ", runbook, re.M), f"no row says what to do about {alert}"
 

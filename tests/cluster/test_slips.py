@@ -1,4 +1,4 @@
-"""Commands of deploy/README.md with a plausible slip in each: another folder, another name, another number of shards, a
+"""Commands of deploy/docs with a plausible slip in each: another folder, another name, another number of shards, a
 mount that is missing, the configuration of another node. None of them hides, overwrites or removes what is stored: the
 process ends and names what to do, or everything is answered, and after the right command everything is there.
 """

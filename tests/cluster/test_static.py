@@ -1,5 +1,5 @@
 """Coordination `static`: a file says which ingester has which shard, and over how many shards a service is
-spread, without etcd. One copy of each shard, nobody takes over: what deploy/README.md says of it.
+spread, without etcd. One copy of each shard, nobody takes over: what deploy/docs/INSTALL.md says of it.
 
 Shards of an ingester that is gone are refused and the others go on; started again it has all of it back.
 """

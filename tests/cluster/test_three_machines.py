@@ -1,4 +1,4 @@
-"""deploy/README.md, "Three machines, by hand": its lines, run for three addresses of loopback, make a
+"""deploy/docs/INSTALL.md, "Three machines, by hand": its lines, run for three addresses of loopback, make a
 cluster that loses a machine and nothing else.
 
 What only root can do (packages, users, units) is left out; the processes are started here.
@@ -21,9 +21,9 @@ NET = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}."
 
 def of_section(title):
     """The commands of a section of the page, without those that only root of a real machine may run."""
-    page = (cluster.ROOT / "deploy" / "README.md").read_text()
-    part = re.split("\n##+ ", page.partition(f"## {title}\n")[2])[0]  # its own lines only
-    text = "\n".join(line[4:] for line in part.splitlines() if line.startswith("    "))
+    page = (cluster.ROOT / "deploy/docs/INSTALL.md").read_text()
+    part = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    text = "\n".join(re.findall(r"^```sh\n(.*?)\n```$", part, re.M | re.S))
     left_out = re.compile(r"(apt-get|systemctl|useradd|chown) ")
     return "\n".join(line for line in text.splitlines() if not left_out.match(line))
 

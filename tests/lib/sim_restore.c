@@ -3,7 +3,7 @@
  * sim_restore: the end of some worlds with a cold tier. All is well, and everything is in backups;
  * clients go on for a moment; then every disk is lost, and all that the coordination service knew.
  * People restore the newest backups to two folders and make those the first copies of a new cluster
- * (deploy/README.md, "When every disk is lost"); the other nodes come with empty disks. Where
+ * (deploy/docs/BACKUP.md, "When every disk is lost"); the other nodes come with empty disks. Where
  * services that were spread are is kept with the backups.
  *
  * What was acked before that moment must be there as ever, once; of what was acked in it, either is
