@@ -157,7 +157,7 @@ void admin_ring(const struct process *p, struct buf *out)
     json_init(&j, out);
     json_obj(&j);
     json_key(&j, "version");
-    json_cstr(&j, EMBERTREE_VERSION);
+    json_cstr(&j, EMBERTREE_BUILD);
     json_key(&j, "ready");
     json_bool(&j, process_ready(p, &role, &why));
     json_key(&j, "shards");

@@ -3,13 +3,14 @@
 Rules: include directions (common/STYLE.md, common/README.md), libraries confined to one file,
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
-one machine or one registry, numbers of methods and layouts that agree (wire.py).
+one machine or one registry, numbers of methods and layouts that agree (wire.py), one version (release.py).
 """
 import pathlib
 import re
 import subprocess
 import sys
 
+import release
 import wire
 
 ROLES = ["distributor", "ingester", "querier", "compactor"]
@@ -163,6 +164,7 @@ def main():
     check_words()
     check_copies()
     wire.check(say)
+    release.check(say)
     if findings:
         print(*findings, sep="\n")
     sys.exit(bool(findings))
