@@ -167,7 +167,7 @@ bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
 	$(Q)O='$(O)' tests/bench/run $(BENCH_PY) $(BENCH)
 
 bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year measures (an hour)
-	$(Q)O='$(O)' LONG=1 OUT=tests/bench/LONG.md BENCH_SECONDS=7200 tests/bench/run \
+	$(Q)O='$(O)' LONG=1 OUT='$(B)/bench-year.md' BENCH_SECONDS=7200 tests/bench/run \
 	  $(O)/tests/bench/bench_year $(O)/tests/bench/bench_bytes $(O)/tests/bench/bench_series \
 	  $(O)/tests/bench/bench_million tests/bench/bench_restart.py
 
