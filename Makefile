@@ -5,6 +5,7 @@
 #   TEST=glob      only tests whose name matches       FUZZ_SECONDS=30     SEED=n
 #   ROCKSDB_DIR=dir        another build of RocksDB: dir/include, dir/lib (common/store/TUNING.md)
 #   PORT=4040 DATA=build/data DEMO=1 SELF=1            for `make run`; deploy/run-cluster says its own
+#   STEPS='lint format'    only these steps of `make check`    TIDY=all    every file, for `make tidy`
 
 BUILD   ?= release
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -19,6 +20,10 @@ DATA    ?= $(B)/data
 DEMO    ?= 1
 SELF    ?= 1
 JOBS    ?= $(shell nproc)
+VERSION := $(shell cat deploy/VERSION)
+IMAGE   ?= embertree
+STEPS   ?=
+TIDY    ?=
 Q       := $(if $(filter 0,$(V)),@)
 O       := $(B)/$(BUILD)$(if $(filter clang%,$(notdir $(CC))),-clang)
 ROLES   := distributor ingester querier compactor
@@ -99,8 +104,11 @@ PRELOADS := $(sort $(patsubst %.c,$(O)/%.so,$(wildcard tests/lib/preload_*.c)))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster power test-upgrade check check-asan check-tsan check-tsan-shared test-shared fuzz fuzz-run fuzz-seeds \
-        bench bench-bins bench-year sim sim-mutants mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
+.PHONY: all deps deps-test run run-cluster test test-clients test-unit cluster power test-upgrade check check-asan check-tsan \
+        check-tsan-shared fuzz bench bench-year sim sim-mutants mutants lint tidy fmt fmt-check compdb ui dist image install \
+        clean coverage help
+# Steps of the targets above, which `make help` leaves out.
+.PHONY: test-bins bench-bins test-shared fuzz-run tidy-run FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
 
@@ -134,7 +142,8 @@ test-clients: all      ## real SDKs, exporters and tools from their registries a
 test-bins: $(UNIT) $(TOOLS) $(PRELOADS) $(BINS) $(CTL_BIN) $(DEMO_BIN)
 bench-bins: $(BENCH)
 
-check: lint test check-asan  ## what must pass before a push
+check:                 ## the gate: what must pass before a push, and what CI runs (STEPS='lint tests')
+	$(Q).ci/run $(STEPS)
 check-asan:            ## unit and property tests under ASan and UBSan
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=asan test-unit
 check-tsan:            ## unit and property tests under TSan
@@ -158,7 +167,7 @@ bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
 	$(Q)O='$(O)' tests/bench/run $(BENCH_PY) $(BENCH)
 
 bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year measures (an hour)
-	$(Q)O='$(O)' LONG=1 OUT=tests/bench/LONG.md BENCH_SECONDS=7200 tests/bench/run \
+	$(Q)O='$(O)' LONG=1 OUT='$(B)/bench-year.md' BENCH_SECONDS=7200 tests/bench/run \
 	  $(O)/tests/bench/bench_year $(O)/tests/bench/bench_bytes $(O)/tests/bench/bench_series \
 	  $(O)/tests/bench/bench_million tests/bench/bench_restart.py
 
@@ -182,22 +191,27 @@ mutants: $(addprefix $(O)/,$(if $(filter mutants,$(MAKECMDGOALS)),$(shell MUTANT
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py
 	$(Q)python3 tests/lint/cites.py --self-test
-tidy: compdb $(GEN_H)  ## clang-tidy over everything (minutes)
-	$(Q)git ls-files '*.c' | xargs -P2 -n8 clang-tidy -p . --quiet
+# The newest 30 changed files, and none is begun after 80 s: a step of the gate that may take 90 s.
+tidy:                  ## clang-tidy on the files changed last (TIDY=all: on each, an hour)
+	$(Q)$(MAKE) --no-print-directory CC=clang tidy-run
+tidy-run: $(GEN_H) $(O)/gen/version.h
+	$(Q)python3 tests/lint/analyse.py $(or $(TIDY),changed 30 80) -- $(filter-out -MMD -MP,$(all_CFLAGS))
 fmt:                   ## rewrite with clang-format
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 fmt-check:             ## say what fmt would change
 	$(Q)clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h')
-compdb: compile_commands.json  ## compile_commands.json for editors and clang-tidy
+compdb: compile_commands.json  ## compile_commands.json for editors
 compile_commands.json: Makefile $(GEN_H) $(call src,common $(ROLES) deploy tests)
 	$(Q){ echo '['; sep=; for f in $(filter %.c,$^); do printf '%s{"directory":"%s","file":"%s","command":"%s"}\n' \
 	  "$$sep" '$(CURDIR)' $$f "$(CC) $(filter-out -MMD -MP,$(all_CFLAGS)) -c $$f"; sep=,; done; echo ']'; } > $@
 coverage:              ## line coverage per folder (gcovr)
 	$(Q)$(MAKE) --no-print-directory BUILD=coverage test-unit
 	$(Q)gcovr -r . $(B)/coverage --exclude tests/ --exclude-directories 'build/coverage/gen'
-ci:                    ## what CI runs
-	$(Q).ci/run
 
+dist:                  ## a source tarball that builds without git and knows its version
+	$(Q)deploy/dist $(B)/dist
+image:                 ## the container image IMAGE:version (needs Docker)
+	docker build -f deploy/docker/Dockerfile -t $(IMAGE):$(VERSION) .
 install: all           ## binaries, manual, completion, systemd units to $(DESTDIR)$(PREFIX); configuration that is not there
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/embertree
 	install -m 0755 $(BINS) $(CTL_BIN) $(DESTDIR)$(PREFIX)/bin
@@ -216,13 +230,13 @@ install: all           ## binaries, manual, completion, systemd units to $(DESTD
 clean:                 ## remove build/
 	$(Q)rm -rf $(B) compile_commands.json
 help:                  ## this list
-	@sed -n 's/^#  \{0,1\}//p' $(firstword $(MAKEFILE_LIST)) | head -5; echo
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@sed -n '/^#/!q; s/^#  \{0,1\}//p' $(firstword $(MAKEFILE_LIST)); echo
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 19
 
 # ---- the page: built by Vite where Node is, a plain page otherwise -------------------------------
 UI_SRC := $(shell find querier/ui/web -type f -not -path '*/node_modules/*' 2>/dev/null)
 ui: $(B)/ui/done       ## the web page (needs Node; without it a plain page is built in)
-$(B)/ui/done: $(UI_SRC) querier/ui/build querier/ui/plain.html
+$(B)/ui/done: $(UI_SRC) querier/ui/build querier/ui/plain.html deploy/VERSION
 	$(Q)querier/ui/build $(B)/ui
 
 # ---- generated code ------------------------------------------------------------------------------
@@ -231,9 +245,14 @@ $(O)/gen/%.pb-c.c $(O)/gen/%.pb-c.h &: %.proto $(PROTO)
 	$(Q)protoc-c --c_out=$(O)/gen $<
 $(O)/gen/%.o: $(O)/gen/%.c
 	$(Q)$(CC) $(CSTD) -w $(ALWAYS) $($(BUILD)_CFLAGS) -I$(O)/gen -c $< -o $@
+# The number is that of deploy/VERSION. The commit comes from git, or from the file that `make dist` puts
+# into a tarball; git is not asked where the tree has no .git, since it would name the repository around it.
 $(O)/gen/version.h: FORCE
-	@mkdir -p $(@D); v="$$(git describe --tags --always --dirty 2>/dev/null || echo unknown)"; \
-	  echo "#define EMBERTREE_VERSION \"$$v\"" | cmp -s - $@ || echo "#define EMBERTREE_VERSION \"$$v\"" > $@
+	@mkdir -p $(@D); v=$$(cat deploy/VERSION) || exit; \
+	  if [ -e .git ]; then c=$$(git describe --always --abbrev=8 --dirty --exclude '*' 2>/dev/null); \
+	  elif [ -e deploy/COMMIT ]; then c=$$(cat deploy/COMMIT); fi; \
+	  printf '#define EMBERTREE_%s "%s"\n' VERSION "$$v" COMMIT "$${c:-unknown}" BUILD "$$v$${c:+ ($$c)}" > $@.new; \
+	  if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(O)/llhttp/%.o: /usr/share/llhttp/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CSTD) -w $(ALWAYS) $($(BUILD)_CFLAGS) -I/usr/share/include/llhttp -c $< -o $@
@@ -291,7 +310,6 @@ $(O)/%.S.o: %.S $(O)/flags
 $(B)/ui/assets.bin $(B)/ui/assets.idx: $(B)/ui/done ;
 $(O)/querier/ui/assets.S.o: $(B)/ui/assets.bin $(B)/ui/assets.idx
 $(O)/common/render/viewer.S.o: $(wildcard common/render/viewer_*)
-$(O)/common/role/role.c.o: $(O)/gen/version.h
 
 # Changed flags rebuild everything; the same flags rebuild nothing.
 $(O)/flags: FORCE

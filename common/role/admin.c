@@ -153,7 +153,7 @@ void admin_ring(const struct process *p, struct buf *out)
 
     json_init(&j, out);
     json_obj(&j);
-    json_put_cstr(&j, "version", EMBERTREE_VERSION);
+    json_put_cstr(&j, "version", EMBERTREE_BUILD);
     json_put_bool(&j, "ready", process_ready(p, &role, &why));
     json_key(&j, "shards");
     json_u64(&j, view_shards(p->ctx.view)); /* 0: not known yet */

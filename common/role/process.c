@@ -278,7 +278,9 @@ static int start_shared(struct process *p, struct err *e)
     };
     p->memory = p->ctx.memory =
         memory_new(&(struct memory_opts){ .limit = p->ctx.memory_limit, .metrics = p->metrics });
-    usage_init(&p->usage, p->metrics, p->pool, EMBERTREE_VERSION, p->ctx.memory_limit);
+    usage_init(&p->usage, p->metrics, p->pool,
+               &(struct usage_build){ .version = EMBERTREE_VERSION, .commit = EMBERTREE_COMMIT },
+               p->ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
     code = start_http(p, http, e);
     p->ctx.http = p->http;
@@ -431,7 +433,7 @@ static void log_listening(const struct process *p)
 
     buf_init(&url, KIB);
     own_url(p, true, &url);
-    log_info("listening", KV_STR("url", buf_str(&url)), KV_CSTR("version", EMBERTREE_VERSION),
+    log_info("listening", KV_STR("url", buf_str(&url)), KV_CSTR("version", EMBERTREE_BUILD),
              KV_CSTR("admin_socket", p->access.socket ? p->access.socket : ""),
              KV_CSTR("data", p->ctx.data_dir), KV_U64("memory_limit", p->ctx.memory_limit),
              KV_U64("pid", (uint64_t)getpid()));

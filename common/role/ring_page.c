@@ -47,7 +47,7 @@ static void part_rows(const struct process *p, struct buf *out)
     const char *role, *why = "";
     bool ready = process_ready(p, &role, &why);
 
-    (void)buf_addf(out, "<h1>Embertree %s</h1>\n<p>This process is ", EMBERTREE_VERSION);
+    (void)buf_addf(out, "<h1>Embertree %s</h1>\n<p>This process is ", EMBERTREE_BUILD);
     (void)buf_add_str(out,
                       ready ? STR("ready.</p>\n") : STR("<b class=\"bad\">not ready</b>.</p>\n"));
     (void)buf_add_str(out, STR("<table><tr><th>role</th><th>is</th></tr>\n"));

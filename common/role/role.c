@@ -80,7 +80,7 @@ static int answer(enum conf_action action, const char *program, const struct con
     else if (action == CONF_REFERENCE)
         conf_reference(tables, n, &text);
     else
-        (void)buf_addf(&text, "%s %s\n", program, EMBERTREE_VERSION);
+        (void)buf_addf(&text, "%s %s\n", program, EMBERTREE_BUILD);
     return print_text(&text);
 }
 

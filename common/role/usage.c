@@ -41,19 +41,24 @@ static void pool_render(struct usage *u)
     u->pooled = s;
 }
 
-void usage_init(struct usage *u, struct metrics *m, const struct pool *pool, const char *version,
-                uint64_t memory_limit)
+static void build_init(const struct usage_build *build, struct metrics *m)
 {
-    struct str label = str_c(version);
+    struct str labels[] = { str_c(build->version), str_c(build->commit) };
     struct metric *info =
         metric_new(m, METRIC_GAUGE, "embertree_build_info",
-                   "Always 1; the label says which build this is", "version", NULL, 0);
+                   "Always 1; the labels say which build this is", "version,commit", NULL, 0);
 
+    metric_set(metric_at(info, labels, ARRAY_LEN(labels)), 1);
+}
+
+void usage_init(struct usage *u, struct metrics *m, const struct pool *pool,
+                const struct usage_build *build, uint64_t memory_limit)
+{
 #define GAUGE(name, help) \
     metric_at(metric_new(m, METRIC_GAUGE, "embertree_process_" name, help, NULL, NULL, 0), NULL, 0)
     *u = (struct usage){ .pool = pool };
     pool_init(u, m);
-    metric_set(metric_at(info, &label, 1), 1);
+    build_init(build, m);
     u->rss = GAUGE("resident_bytes", "Resident memory");
     u->limit = GAUGE("memory_limit_bytes", "Memory the process may live in");
     u->fd = GAUGE("open_fds", "Open file descriptors");

@@ -19,10 +19,15 @@ struct usage {
     struct metric_cell *pool_jobs, *pool_pauses, *pool_single, *pool_passed, *pool_passed_max;
 };
 
-/* Registers embertree_process_* and embertree_pool_*; `version` becomes the label of
- * embertree_build_info. */
-void usage_init(struct usage *u, struct metrics *m, const struct pool *pool, const char *version,
-                uint64_t memory_limit);
+/* Which build this process runs: the labels of embertree_build_info. */
+struct usage_build {
+    const char *version; /* "0.4.0" */
+    const char *commit;  /* "75058f53", or "unknown" */
+};
+
+/* Registers embertree_process_*, embertree_pool_* and embertree_build_info. */
+void usage_init(struct usage *u, struct metrics *m, const struct pool *pool,
+                const struct usage_build *build, uint64_t memory_limit);
 /* Reads memory and CPU time; what cannot be read keeps its last value. */
 void usage_refresh(struct usage *u);
 /* The same, and threads and open files, which take a walk: before a rendering of the metrics. */

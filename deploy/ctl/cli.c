@@ -341,7 +341,7 @@ static void put_help(const struct cli *c, struct buf *out)
 
 static void put_version(const struct cli *c, struct buf *out)
 {
-    (void)buf_addf(out, "%s %s\n", c->program, EMBERTREE_VERSION);
+    (void)buf_addf(out, "%s %s\n", c->program, EMBERTREE_BUILD);
 }
 
 static int wrong_args(const struct cli *c, struct err *e)

@@ -4,6 +4,7 @@
  */
 #include "deploy/ctl/cli.h"
 #include "deploy/ctl/commands.h"
+#include "version.h"
 
 #define WRAP 80
 
@@ -226,14 +227,15 @@ static void man_command(const struct cli_command *cmd, struct buf *out)
 void cli_man(struct buf *out)
 {
     (void)buf_add_str(
-        out,
-        STR(".TH EMBERTREECTL 1 \"\" \"Embertree\" \"Embertree\"\n.SH NAME\nembertreectl \\- ask "
-            "a continuous profiling server, from a terminal or a script\n.SH SYNOPSIS\n"
-            ".B embertreectl\n.I command\n[\\fIoptions\\fR] [\\fIarguments\\fR]\n"
-            ".SH DESCRIPTION\nShows what programs spend their time and memory on, as an "
-            "Embertree server keeps it: functions, call trees, differences, files for other "
-            "tools. Names that come from the server are made harmless before they reach a "
-            "terminal.\n.SH COMMANDS\n"));
+        out, STR(".TH EMBERTREECTL 1 \"\" \"Embertree " EMBERTREE_VERSION "\" \"Embertree\"\n"));
+    (void)buf_add_str(
+        out, STR(".SH NAME\nembertreectl \\- ask "
+                 "a continuous profiling server, from a terminal or a script\n.SH SYNOPSIS\n"
+                 ".B embertreectl\n.I command\n[\\fIoptions\\fR] [\\fIarguments\\fR]\n"
+                 ".SH DESCRIPTION\nShows what programs spend their time and memory on, as an "
+                 "Embertree server keeps it: functions, call trees, differences, files for other "
+                 "tools. Names that come from the server are made harmless before they reach a "
+                 "terminal.\n.SH COMMANDS\n"));
     for (size_t i = 0; cli_commands[i]; i++)
         man_command(cli_commands[i], out);
     (void)buf_add_str(out, STR(".SH OPTIONS OF ALL COMMANDS\n"));

@@ -20,6 +20,7 @@
 
 #include "common/obs/http_post.h"
 #include "deploy/demo/pod.h"
+#include "version.h"
 
 enum { NICE = 10, GRACE_S = 8 };
 
@@ -33,7 +34,8 @@ enum { PODS = ARRAY_LEN(pods) };
 
 static int usage(FILE *to, int code)
 {
-    (void)fprintf(to, "Usage: embertree-demo [--url http://127.0.0.1:4040] [--seconds n]\n\n"
+    (void)fprintf(to, "Usage: embertree-demo [--url http://127.0.0.1:4040] [--seconds n]\n"
+                      "       embertree-demo --version\n\n"
                       "Runs a small shop and pushes its profiles to an Embertree on this machine,\n"
                       "until a signal, or for n seconds.\n");
     return code;
@@ -64,6 +66,10 @@ static int parse(int argc, char **argv, const char **ret_url, uint64_t *ret_seco
 
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return usage(stdout, 0) + 1;
+        if (strcmp(argv[i], "--version") == 0) {
+            (void)printf("embertree-demo %s\n", EMBERTREE_BUILD);
+            return 1;
+        }
         if (option("--url", argc, argv, &i, &value) && value)
             *ret_url = value;
         else if (option("--seconds", argc, argv, &i, &value) && value &&

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -815,10 +816,39 @@ def test_ingress_sends_pushes_to_distributors():
             assert {reader.request(m, path).status for m in ("POST", "GET")} <= {404, 405}, path
 
 
+def printed_commands():
+    """The command lines of the chart's README, before its first table."""
+    head = (CHART / "README.md").read_text().partition("\n|")[0]
+    return [shlex.split(line, comments=True) for line in head.splitlines() if line.startswith("    ")]
+
+
+def test_the_printed_lines_work():
+    """The image that the README builds and pushes is the one that the pods of its next line want."""
+    lines = printed_commands()
+    assert [words[:2] for words in lines[:3]] == [["make", "image"], ["helm", "install"], ["helm", "install"]], lines
+    images = set()
+    for words in lines:
+        if words[0] == "make":
+            made = subprocess.run([*words, "-n"], cwd=cluster.ROOT, capture_output=True, text=True, check=True).stdout
+            (built,) = re.findall(r"docker build -f (\S+) -t (\S+) \.", made)
+            assert (cluster.ROOT / built[0]).is_file(), built
+            images = {built[1]}
+        elif words[:2] == ["docker", "push"]:
+            assert set(words[2:]) == images, words
+        else:
+            assert words[:2] == ["helm", "install"] and words[3] == "deploy/helm/embertree", words
+            with helm_bed.Kube(()) as kube:
+                r = subprocess.run([HELM, "template", *words[2:], "--namespace", "profiling", "--kube-version", "1.31.0",
+                                    *kube.flags],
+                                   cwd=cluster.ROOT, capture_output=True, text=True, check=True)
+            wanted = set(re.findall(r"^ *image: (\S*embertree\S*)", r.stdout, re.M))
+            assert wanted == images, (words, wanted, images)
+
+
 def main():
     tests = [test_generated_files_are_fresh, test_templates_are_balanced, test_alerts_are_those_of_the_repository]
     if HELM:
-        tests += [test_lint, test_kubernetes_knows_every_field, test_rules_of_alerting, test_manifests_fit_together,
+        tests += [test_lint, test_the_printed_lines_work, test_kubernetes_knows_every_field, test_rules_of_alerting, test_manifests_fit_together,
                   test_every_option_goes_through, test_wrong_values_are_refused,
                   test_rules_for_zones_and_updates, test_rules_for_copies, test_cold_tier, test_secrets_are_made_once,
                   test_changes_that_would_hide_data_are_refused, test_keys_come_in_two_updates, test_defaults_are_safe,

@@ -4,7 +4,7 @@ Rules: include directions (common/STYLE.md, common/README.md), libraries confine
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
 one machine or one registry, numbers of methods and layouts that agree (wire.py), citations that
-have a target (cites.py).
+have a target (cites.py), one version (release.py).
 """
 import pathlib
 import re
@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import cites
+import release
 import wire
 
 ROLES = ["distributor", "ingester", "querier", "compactor"]
@@ -178,6 +179,7 @@ def main():
     check_copies()
     wire.check(say)
     cites.check(say)
+    release.check(say)
     if findings:
         print(*findings, sep="\n")
     sys.exit(bool(findings))

@@ -194,10 +194,11 @@ static void test_usage(void **state)
 {
     struct metrics *m = metrics_new();
     struct usage u;
+    struct buf text;
     uint64_t before;
 
     (void)state;
-    usage_init(&u, m, NULL, "v1", 64 * MIB);
+    usage_init(&u, m, NULL, &(struct usage_build){ "0.4.0", "0123abcd" }, 64 * MIB);
     before = u.cpu_us;
     for (volatile uint32_t i = 0; i < 30000000; i++) /* some CPU time */
         ;
@@ -206,6 +207,12 @@ static void test_usage(void **state)
     assert_true(u.cpu_us > before);
     assert_true(u.threads >= 1);
     assert_true(u.fds >= 3 && u.fds < u.fds_max);
+    buf_init(&text, 64 * KIB);
+    metrics_render(m, &text);
+    assert_true(buf_add_c(&text, '\0'));
+    assert_non_null(strstr(text.ptr, "\nembertree_build_info{version=\"0.4.0\","
+                                     "commit=\"0123abcd\"} 1\n"));
+    buf_deinit(&text);
     metrics_free(m);
 }
 
