@@ -94,12 +94,12 @@ DEMO_BIN := $(O)/bin/embertree-demo
 CTL_BIN  := $(O)/bin/embertreectl
 TESTLIB  := $(O)/libtest.a
 UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop tests/sim -name "test_$(TEST).c" 2>/dev/null)))
-CLUSTER  := $(sort $(wildcard tests/cluster/test_$(TEST).py))
-FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_$(TEST).c)))
+CLUSTER  := $(sort $(shell find tests/cluster -name 'test_$(TEST).py' 2>/dev/null))
+FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/fuzz -name 'fuzz_$(TEST).c' 2>/dev/null)))
 BENCH    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/bench/bench_*.c)))
 BENCH_PY := $(sort $(wildcard tests/bench/bench_*.py))
-TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
-PRELOADS := $(sort $(patsubst %.c,$(O)/%.so,$(wildcard tests/lib/preload_*.c)))
+TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/lib -name 'tool_*.c')))
+PRELOADS := $(sort $(patsubst %.c,$(O)/%.so,$(shell find tests/lib -name 'preload_*.c')))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -263,7 +263,7 @@ $(O)/libllhttp.a: $(LLHTTP)
 $(foreach r,$(ROLES),$(eval $(O)/lib$r.a: $(call obj,$r)))
 $(O)/libcommon.a: $(call obj,common)
 $(O)/libctl.a: $(call obj,deploy/ctl)
-$(TESTLIB): $(patsubst %,$(O)/%.o,$(filter-out tests/lib/tool_% tests/lib/preload_%,$(call src,tests/lib)))
+$(TESTLIB): $(patsubst %,$(O)/%.o,$(filter-out $(TOOLS:$(O)/%=%.c) $(PRELOADS:$(O)/%.so=%.c),$(call src,tests/lib)))
 # Libraries for LD_PRELOAD: without sanitizers, which the program brings.
 $(PRELOADS): $(O)/%.so: %.c
 	@mkdir -p $(@D); echo "LD $@"
@@ -309,7 +309,7 @@ $(O)/%.S.o: %.S $(O)/flags
 # The bundle keeps its time when its bytes stay the same: then nothing is linked again.
 $(B)/ui/assets.bin $(B)/ui/assets.idx: $(B)/ui/done ;
 $(O)/querier/ui/assets.S.o: $(B)/ui/assets.bin $(B)/ui/assets.idx
-$(O)/common/render/viewer.S.o: $(wildcard common/render/viewer_*)
+$(O)/common/render/viewer.S.o: $(shell find common/render querier -name 'viewer_*' -not -path '*/node_modules/*')
 
 # Changed flags rebuild everything; the same flags rebuild nothing.
 $(O)/flags: FORCE
