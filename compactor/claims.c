@@ -7,11 +7,11 @@
  *    │              │                     one that is to be another's: finish, then let it go
  *    └──lease gone──┘                     one that is ours no more: stop at once
  *
- * Who is to have which shard is placement by rendezvous (common/cluster/place.h) over those that
- * live: everybody works out the same from the same keys, each gets its share, and few shards move
- * when one comes or goes. Who has it is said by its key alone, which is made by a transaction that
- * wants it absent. All keys of a compactor are under one lease: when that runs out, all of them go,
- * and the others claim what was its within a tick.
+ * Who is to have which shard is placement by rendezvous (common/cluster/place/place.h) over those
+ * that live: everybody works out the same from the same keys, each gets its share, and few shards
+ * move when one comes or goes. Who has it is said by its key alone, which is made by a transaction
+ * that wants it absent. All keys of a compactor are under one lease: when that runs out, all of
+ * them go, and the others claim what was its within a tick.
  *
  * What is ours is read from the watch, never from the answer to a transaction, which may be lost.
  * By our own clock the lease ends no later than by the service's (it is counted from before the
@@ -27,8 +27,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/vec.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/place.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/place/place.h"
 #include "common/obs/log.h"
 
 #define CLAIMS_MAGIC MAGIC('c', 'l', 'm', 's')

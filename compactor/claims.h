@@ -13,8 +13,8 @@
 #define COMPACTOR_CLAIMS_H
 
 #include "common/base/json.h"
-#include "common/cluster/coord.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/coord.h"
+#include "common/cluster/view/view.h"
 #include "common/obs/metrics.h"
 #include "common/sys/loop.h"
 

@@ -6,7 +6,7 @@
 #define COMPACTOR_WATCH_H
 
 #include "common/base/json.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/rpc.h"
 #include "common/sys/loop.h"

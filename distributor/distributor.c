@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/peers.h"
+#include "common/cluster/node/peers.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "common/sys/secret_file.h"

@@ -6,7 +6,7 @@
 #ifndef DISTRIBUTOR_IMPORT_MSG_H
 #define DISTRIBUTOR_IMPORT_MSG_H
 
-#include "common/cluster/map.h"
+#include "common/cluster/map/map.h"
 #include "common/model/stacks.h"
 #include "distributor/limits.h"
 #include "distributor/window.h"

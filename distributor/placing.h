@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * placing.h: the shard of each series of a push (common/cluster/map.h), such that a push that is
- * sent again goes where it went. Thread: any.
+ * placing.h: the shard of each series of a push (common/cluster/map/map.h), such that a push that
+ * is sent again goes where it went. Thread: any.
  */
 #ifndef DISTRIBUTOR_PLACING_H
 #define DISTRIBUTOR_PLACING_H
 
-#include "common/cluster/map.h"
+#include "common/cluster/map/map.h"
 #include "distributor/window.h"
 #include "distributor/write_id.h"
 

@@ -11,9 +11,9 @@
  *        └── it is not ──> put ours, if still nobody has ──> look again
  *
  * Whoever is first wins, for ever: the key is never changed. It may go with all that the service
- * had, which others then bring back (common/cluster/recover.h): so everybody looks again once what
- * it holds is believed again, and puts back what was agreed on. One that never agreed on anything
- * waits for these first. Until it is known no push is taken: it
+ * had, which others then bring back (common/cluster/rebuild/recover.h): so everybody looks again
+ * once what it holds is believed again, and puts back what was agreed on. One that never agreed on
+ * anything waits for these first. Until it is known no push is taken: it
  * would be stored under ids that nobody finds again. The service may be away when we start, for
  * long; so that a secret in our file was agreed on is noted beside it (AGREED_FILE), and then no
  * word of the service is needed. A file without the note may be one that was made here while the

@@ -6,8 +6,8 @@
 #ifndef DISTRIBUTOR_SECRET_H
 #define DISTRIBUTOR_SECRET_H
 
-#include "common/cluster/coord.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/coord.h"
+#include "common/cluster/view/view.h"
 #include "common/sys/loop.h"
 #include "distributor/tenants.h"
 

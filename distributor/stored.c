@@ -22,7 +22,7 @@
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
-#include "common/cluster/peers.h"
+#include "common/cluster/node/peers.h"
 #include "common/role/options.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"

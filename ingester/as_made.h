@@ -6,7 +6,7 @@
 #ifndef INGESTER_AS_MADE_H
 #define INGESTER_AS_MADE_H
 
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/role/options.h"
 
 struct as_made;

@@ -7,7 +7,7 @@
 #define INGESTER_BUSY_H
 
 #include "common/base/arena.h"
-#include "common/cluster/progress.h"
+#include "common/cluster/map/progress.h"
 
 struct busy;
 

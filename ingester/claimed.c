@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ingester/claimed.h"
 
-#include "common/cluster/keyspace.h"
+#include "common/cluster/coord/keyspace.h"
 #include "common/obs/log.h"
 
 #define ASK_MS 1000 /* at most as often, for each shard */

@@ -12,8 +12,8 @@
 #ifndef INGESTER_CLAIMED_H
 #define INGESTER_CLAIMED_H
 
-#include "common/cluster/coord.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/coord.h"
+#include "common/cluster/view/view.h"
 
 struct claimed_opts {
     struct coord *coord; /* NULL: there is nobody to ask */

@@ -23,9 +23,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/cluster/places.h"
-#include "common/cluster/view.h"
-#include "common/cluster/written_as.h"
+#include "common/cluster/map/places.h"
+#include "common/cluster/node/written_as.h"
+#include "common/cluster/view/view.h"
 #include "common/obs/log.h"
 
 struct folder {

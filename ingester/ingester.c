@@ -16,8 +16,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/cluster/kept.h"
-#include "common/cluster/view.h"
+#include "common/cluster/rebuild/kept.h"
+#include "common/cluster/view/view.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"

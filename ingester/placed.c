@@ -29,7 +29,7 @@
 #include <stdatomic.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/map_next.h"
+#include "common/cluster/map/map_next.h"
 #include "common/model/slot.h"
 #include "common/obs/log.h"
 #include "common/sys/thread.h"

@@ -7,7 +7,7 @@
 #ifndef INGESTER_PLACED_H
 #define INGESTER_PLACED_H
 
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/store/store.h"
 
 struct placed;
@@ -23,7 +23,8 @@ void placed_free(struct placed *p); /* loop; nobody checks any more. NULL is fin
 /* ---- what a confirmation says (common/cluster/README.md) ---- */
 /* The version of a map that checks go by, of writes and of reads. Loop. */
 uint64_t placed_version(struct placed *p);
-/* The controller gave up what the map of that version announced (common/cluster/controller.h): it
+/* The controller gave up what the map of that version announced
+   (common/cluster/control/controller.h): it
  * is as if it were not announced. What is confirmed from now on is no earlier than its time. Loop.
  */
 void placed_give_up(struct placed *p, uint64_t version);

@@ -9,10 +9,10 @@
 #define INGESTER_REPLICAS_H
 
 #include "common/base/json.h"
-#include "common/cluster/coord.h"
+#include "common/cluster/coord/coord.h"
 #include "ingester/state.h"
 
-struct kept; /* common/cluster/kept.h */
+struct kept; /* common/cluster/rebuild/kept.h */
 struct replicas_opts {
     struct ingester *in;
     struct coord *coord; /* NULL: leaders never change (static). What follows outlives it */

@@ -3,13 +3,13 @@
  * replicas_alone: a leader that hears of no majority lets another member lead.
  *
  * A node lives as long as the coordination service hears of it, and a leader that lives is not
- * replaced (common/cluster/lead.c). But the line to that service may be whole while those to the
- * other members are cut, or cut one way: then nothing commits here, and among the others, who may
- * be a majority that sees each other, nobody comes forward. So the leader itself notices that no
- * majority of members has answered for a while, and has another that lives lead, by chance, since
- * it cannot know who sees whom. Where nobody has a majority, the lead goes round, slowly, until
- * somebody does. The same where the replica here cannot even be opened, and, sooner, where a disk
- * that hangs was named by a node that had not heard of that.
+ * replaced (common/cluster/node/lead.c). But the line to that service may be whole while those to
+ * the other members are cut, or cut one way: then nothing commits here, and among the others, who
+ * may be a majority that sees each other, nobody comes forward. So the leader itself notices that
+ * no majority of members has answered for a while, and has another that lives lead, by chance,
+ * since it cannot know who sees whom. Where nobody has a majority, the lead goes round, slowly,
+ * until somebody does. The same where the replica here cannot even be opened, and, sooner, where a
+ * disk that hangs was named by a node that had not heard of that.
  *
  * In a term that changed the members and is not established it may be the change that has no
  * majority, for ever: three copies, one of them dead, and a fourth that lost what it had before it
@@ -23,7 +23,7 @@
  *
  * Nothing depends on all this for safety: these are records like others.
  */
-#include "common/cluster/lead.h"
+#include "common/cluster/node/lead.h"
 #include "common/obs/log.h"
 #include "ingester/replicas_impl.h"
 

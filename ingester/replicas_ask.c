@@ -4,7 +4,7 @@
  * they.
  */
 #include "common/base/mem.h"
-#include "common/cluster/member.h"
+#include "common/cluster/node/member.h"
 #include "common/obs/log.h"
 #include "ingester/replicas_impl.h"
 

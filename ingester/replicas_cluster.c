@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * replicas_cluster: our part in the cluster: registered under a lease, coming forward where a
- * leader is gone (common/cluster/lead.h), telling how far our replicas are, and handing over what
- * we lead before we go.
+ * leader is gone (common/cluster/node/lead.h), telling how far our replicas are, and handing over
+ * what we lead before we go.
  */
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/adopt.h"
-#include "common/cluster/controller.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/lead.h"
-#include "common/cluster/member.h"
+#include "common/cluster/control/controller.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/node/lead.h"
+#include "common/cluster/node/member.h"
+#include "common/cluster/rebuild/adopt.h"
 #include "common/obs/log.h"
 #include "ingester/busy.h"
 #include "ingester/placed.h"
@@ -327,7 +327,8 @@ static void on_begun(void *cookie, const struct coord_reply *reply)
         admit(r);
 }
 
-/* A shard that was adopted (common/cluster/adopt.h) and not served since has its only copy in the
+/* A shard that was adopted (common/cluster/rebuild/adopt.h) and not served since has its only copy
+   in the
  * adopted folder, where its log has begun: there is no silent replica of it to admit. Compared in
  * the transaction itself, since another node may write the plan at the same time. */
 void cluster_admit(struct replica_of *r)

@@ -14,8 +14,8 @@
  */
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "common/cluster/controller.h"
-#include "common/cluster/map_next.h"
+#include "common/cluster/control/controller.h"
+#include "common/cluster/map/map_next.h"
 #include "common/rpc/rpc.h"
 #include "ingester/placed.h"
 #include "ingester/replicas_impl.h"

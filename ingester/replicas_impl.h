@@ -8,8 +8,8 @@
 #include <limits.h>
 
 #include "common/base/speed.h"
-#include "common/cluster/progress.h"
-#include "common/cluster/view.h"
+#include "common/cluster/map/progress.h"
+#include "common/cluster/view/view.h"
 #include "common/repl/repl_node.h"
 #include "common/store/reclaim.h"
 #include "ingester/replicas.h"

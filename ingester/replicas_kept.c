@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * replicas_kept: the highest terms that logs here have promised, for a coordination service that
- * lost its data (common/cluster/kept_join.h). A record may be gone everywhere, as when all
+ * lost its data (common/cluster/rebuild/kept_join.h). A record may be gone everywhere, as when all
  * processes ended before they had it in a file; that its leader asked for promises is in the logs.
  *
  * While the service holds less than is known here, replicas follow no leader of a later term than
@@ -11,7 +11,7 @@
  * And which logs never began: a note that one has would have it taken for lost. That no log of this
  * node and shard was lost before is certain only to a process that saw the cluster being made.
  */
-#include "common/cluster/kept.h"
+#include "common/cluster/rebuild/kept.h"
 #include "ingester/replicas_impl.h"
 
 void replicas_kept(const struct replicas *rs, struct kept *k)

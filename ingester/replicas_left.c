@@ -5,11 +5,11 @@
  *
  * What is removed is gone, so it must be known to be superfluous: the log here promised nothing in
  * the term in which the record leaves this node out, or later. A node that was away while it was
- * taken out cannot have. A log that promised nothing at all was adopted (common/cluster/adopt.h)
- * and never served: the only copy, under another node's name. Whatever is not known to be
- * superfluous stays, and is told, for it may be the last copy of something: the log of another
- * cluster, or of this one before its etcd was lost and an empty one put in its place; a database
- * without a log, which an operator restored here.
+ * taken out cannot have. A log that promised nothing at all was adopted
+ * (common/cluster/rebuild/adopt.h) and never served: the only copy, under another node's name.
+ * Whatever is not known to be superfluous stays, and is told, for it may be the last copy of
+ * something: the log of another cluster, or of this one before its etcd was lost and an empty one
+ * put in its place; a database without a log, which an operator restored here.
  *
  * The records are those that the coordination service itself has told: those in the file of the
  * last time may be older than what this node has.

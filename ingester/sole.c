@@ -4,7 +4,7 @@
  *
  *   <data>/starts           6           what the folder has seen
  *   <prefix>/once/<node>    id 6 life   its number (node-id), the same count, the process's number
- *   <prefix>/adopted...                 read only: common/cluster/adopt.h
+ *   <prefix>/adopted...                 read only: common/cluster/rebuild/adopt.h
  *
  *   READING ──may speak──> CLEAR ──registered──> NOTED
  *
@@ -40,9 +40,9 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/adopt.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/rebuild/adopt.h"
+#include "common/cluster/view/view.h"
 #include "common/obs/log.h"
 #include "ingester/folder.h"
 

@@ -25,7 +25,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/places.h"
+#include "common/cluster/map/places.h"
 #include "common/cold/backup.h"
 #include "common/cold/offload.h"
 #include "common/cold/place.h"

@@ -6,7 +6,7 @@
 #ifndef INGESTER_WEIGH_H
 #define INGESTER_WEIGH_H
 
-#include "common/cluster/progress.h"
+#include "common/cluster/map/progress.h"
 
 struct weigh;
 

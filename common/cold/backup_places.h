@@ -2,7 +2,7 @@
  *
  * backup_places.h: beside each head of a backup, in which shards whose data are. The map that says
  * so stands in the coordination service, which may be lost with the disks; whoever restores shards
- * and does not know it reads a part of them (common/cluster/places.h).
+ * and does not know it reads a part of them (common/cluster/map/places.h).
  *
  *   places/<shard, 8 hex>-<number of the head, 16 hex>-<XXH3-64 of its bytes, 16 hex>[-unsure]
  *

@@ -8,7 +8,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/cluster/record.h"
+#include "common/cluster/map/record.h"
 
 #define COPY_FORMAT      1 /* of the files: RocksDB's, as kv_rocks_open.c writes them */
 #define COPY_PIECE_BYTES ((size_t)MIB)

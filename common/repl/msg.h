@@ -7,7 +7,7 @@
 #ifndef COMMON_REPL_MSG_H
 #define COMMON_REPL_MSG_H
 
-#include "common/cluster/record.h"
+#include "common/cluster/map/record.h"
 #include "common/repl/entry.h"
 
 enum repl_msg_kind {

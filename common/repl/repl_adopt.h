@@ -10,9 +10,9 @@
 
 /* What the database holds now becomes entry 1 of a new log in `dir`: the log goes on behind it, and
  * others get it as a snapshot. Its node must be the only member of the shard's first record
- * (common/cluster/adopt.h). Nothing happens where the log is begun already. Fsynced when it returns
- * 0. ERR_CONFLICT: the database was a copy before, its log is elsewhere. Nobody else has either
- * open. */
+ * (common/cluster/rebuild/adopt.h). Nothing happens where the log is begun already. Fsynced when
+ * it returns 0. ERR_CONFLICT: the database was a copy before, its log is elsewhere. Nobody else
+ * has either open. */
 NODISCARD int repl_adopt(const struct rlog_fs *fs, const char *dir, struct kv *db, struct err *e);
 
 #endif

@@ -14,7 +14,7 @@
 #ifndef COMMON_REPL_REPLICA_H
 #define COMMON_REPL_REPLICA_H
 
-#include "common/cluster/record.h"
+#include "common/cluster/map/record.h"
 #include "common/repl/msg.h"
 
 #define REPLICA_RUN_BITS 20

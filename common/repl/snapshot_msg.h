@@ -7,7 +7,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/cluster/record.h"
+#include "common/cluster/map/record.h"
 
 #define SNAPSHOT_PART_BYTES     (512 * KIB) /* rows in a part of ours, about */
 #define SNAPSHOT_PART_BYTES_MAX (56 * MIB)  /* one row may be large */

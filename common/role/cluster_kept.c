@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/kept.h"
-#include "common/cluster/recover.h"
+#include "common/cluster/rebuild/kept.h"
+#include "common/cluster/rebuild/recover.h"
 #include "common/obs/log.h"
 #include "common/role/cluster_reply.h"
 #include "common/role/process.h"

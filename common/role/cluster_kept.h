@@ -3,9 +3,9 @@
  * cluster_kept.h: what this process keeps of the cluster, and how a coordination service that lost
  * its data gets it back:
  *
- *   GET  /api/v1/cluster/kept                  common/cluster/kept.h
+ *   GET  /api/v1/cluster/kept                  common/cluster/rebuild/kept.h
  *   POST /api/v1/cluster/recover[?dry_run=1]   the same of all together: written where it is
- *                                              missing or older; common/cluster/recover.h
+ *                                              missing or older; common/cluster/rebuild/recover.h
  *
  * Guarded by access.h. `embertreectl cluster recover` asks and writes.
  */

@@ -7,7 +7,7 @@
 #include "common/role/cluster_page.h"
 
 #include "common/base/mem.h"
-#include "common/cluster/node_state.h"
+#include "common/cluster/view/node_state.h"
 #include "common/obs/log.h"
 #include "common/role/cluster_reply.h"
 #include "common/role/process.h"

@@ -7,8 +7,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/speed.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/progress.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/map/progress.h"
 #include "common/role/process.h"
 
 #define PATH      "/api/v1/cluster/progress"

@@ -17,10 +17,10 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/map_change.h"
-#include "common/cluster/map_edit.h"
-#include "common/cluster/reports.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/map/map_edit.h"
+#include "common/cluster/place/reports.h"
+#include "common/cluster/view/map_change.h"
 #include "common/obs/log.h"
 #include "common/role/cluster_reply.h"
 #include "common/role/process.h"

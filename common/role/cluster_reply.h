@@ -6,7 +6,7 @@
 #define COMMON_ROLE_CLUSTER_REPLY_H
 
 #include "common/base/json.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/net/http.h"
 
 /* The error, or (e NULL) an object whose members `fill` puts. */

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "common/base/hex.h"
-#include "common/cluster/agree.h"
-#include "common/cluster/coord_etcd.h"
-#include "common/cluster/keyspace.h"
+#include "common/cluster/coord/coord_etcd.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/view/agree.h"
 #include "common/role/etcd_health.h"
 #include "common/role/heard.h"
 #include "common/role/options.h"

@@ -6,7 +6,7 @@
 #ifndef COMMON_ROLE_COORDINATE_H
 #define COMMON_ROLE_COORDINATE_H
 
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/role/role.h"
 
 struct coordinate {

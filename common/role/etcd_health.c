@@ -8,7 +8,7 @@
 #include "common/role/etcd_health.h"
 
 #include "common/base/mem.h"
-#include "common/cluster/coord_etcd.h"
+#include "common/cluster/coord/coord_etcd.h"
 #include "common/obs/log.h"
 
 #define LOOK_MS  2000

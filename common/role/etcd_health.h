@@ -6,7 +6,7 @@
 #ifndef COMMON_ROLE_ETCD_HEALTH_H
 #define COMMON_ROLE_ETCD_HEALTH_H
 
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/obs/metrics.h"
 #include "common/sys/loop.h"
 

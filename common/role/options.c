@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/role/limits.h"
 
 static const struct conf_row http_rows[] = {

@@ -45,7 +45,7 @@ NODISCARD int options_check_cluster(const struct cluster_conf *cluster, bool all
 NODISCARD int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
                             bool all_in_one, struct err *e);
 
-/* The view of a cluster that is a list of ingesters (common/cluster/view.h). */
+/* The view of a cluster that is a list of ingesters (common/cluster/view/view.h). */
 struct view *options_view(const struct cluster_conf *cluster);
 
 #define OPTIONS_MEMORY_LEAST (64 * MIB)

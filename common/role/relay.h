@@ -20,7 +20,7 @@
 #ifndef COMMON_ROLE_RELAY_H
 #define COMMON_ROLE_RELAY_H
 
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/rpc/rpc.h"
 
 #define RELAY_HEAD 12

@@ -58,8 +58,8 @@ struct tenancy_conf {
 };
 
 struct memory;      /* common/role/memory.h */
-struct view;        /* common/cluster/view.h */
-struct coord;       /* common/cluster/coord.h */
+struct view;        /* common/cluster/view/view.h */
+struct coord;       /* common/cluster/coord/coord.h */
 struct rlog_fs;     /* common/repl/rlog_fs.h */
 struct copy_faults; /* common/repl/copy_files.h */
 
@@ -79,7 +79,7 @@ struct object_source {
     int (*open)(const struct object_source *src, struct object_store **ret, struct err *e);
 };
 
-struct kept; /* common/cluster/kept.h */
+struct kept; /* common/cluster/rebuild/kept.h */
 struct role_ctx {
     struct env *env;
     struct loop *loop;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * route: the view (common/cluster/view.h) says who leads; rpc finds the peer by its address. Of a
- * list nothing ever changes, so its peers are kept in an array that needs no look-up.
+ * route: the view (common/cluster/view/view.h) says who leads; rpc finds the peer by its address.
+ * Of a list nothing ever changes, so its peers are kept in an array that needs no look-up.
  *
  * The number of shards is fixed for the cluster's life, so threads may read a copy of it.
  *

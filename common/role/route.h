@@ -15,7 +15,7 @@
 #define COMMON_ROLE_ROUTE_H
 
 #include "common/base/json.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/rpc/rpc.h"
 
 struct route;

@@ -92,7 +92,8 @@ bool rpc_net_meet(const struct rpc_net *n, const char *addr);
  * One that two nodes of this process call comes twice. */
 void rpc_net_told(const struct rpc_net *n, void (*fn)(void *cookie, const struct rpc_told *t),
                   void *cookie);
-/* Who decides whether two such numbers that differ go together (common/cluster/agree.h): 0: they
+/* Who decides whether two such numbers that differ go together (common/cluster/view/agree.h): 0:
+   they
  * do. ERR_CONFLICT: its frames are dropped, as without a judge. ERR_CONFIG: the two greet each
  * other and are told the text, and all else is refused with it: such a peer is down. */
 typedef int (*rpc_judge_fn)(uint64_t mine, uint64_t theirs, struct err *e) NODISCARD;

@@ -33,7 +33,8 @@
  *                            this field send none, and count as link 0
  *   84 + n  4   again        in errors: seconds after which another try makes sense; else 0
  *   88 + n  8   cluster      of the sender, where it knows it: the first 16 digits of its id
- *                            (common/cluster/keyspace.h), or what stands for it where there is
+ *                            (common/cluster/coord/keyspace.h), or what stands for it where there
+ * is
  *                            none (agree.h there). What ends the head and is 0 is left out
  *   head    length           payload
  *

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "common/cluster/record.h"
+#include "common/cluster/map/record.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/places.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recover: asks each server what it keeps of the cluster, joins that (common/cluster/kept_join.h),
- * has one of them compare it with what etcd has, shows the difference, and with --apply has it
- * written. Who did not answer must be named: what only he knows is what may be lost by this.
+ * recover: asks each server what it keeps of the cluster, joins that
+ * (common/cluster/rebuild/kept_join.h), has one of them compare it with what etcd has, shows the
+ * difference, and with --apply has it written. Who did not answer must be named: what only he
+ * knows is what may be lost by this.
  */
 #include "deploy/ctl/recover.h"
 
@@ -11,7 +12,7 @@
 
 #include "common/base/json.h"
 #include "common/base/vec.h"
-#include "common/cluster/kept_join.h"
+#include "common/cluster/rebuild/kept_join.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
 

@@ -7,8 +7,8 @@
  * What it makes is a database without copies: one process serves it, or `embertree adopt` makes it
  * the first copy of a cluster (deploy/docs/BACKUP.md, "When every disk is lost").
  *
- * Where the services were is restored, too (common/cluster/places.h), into <data>/places.json: of
- * all shards there are backups of, whichever are restored here, since a service may have had a
+ * Where the services were is restored, too (common/cluster/map/places.h), into <data>/places.json:
+ * of all shards there are backups of, whichever are restored here, since a service may have had a
  * place that only another shard's newest backup knows.
  *
  * A shard is restored beside its place and renamed into it when it is whole, so what is there after
@@ -23,8 +23,8 @@
 #include <time.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/places.h"
-#include "common/cluster/written_as.h"
+#include "common/cluster/map/places.h"
+#include "common/cluster/node/written_as.h"
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
 #include "common/cold/holder.h"

@@ -17,7 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "common/cluster/peers.h"
+#include "common/cluster/node/peers.h"
 #include "common/net/svc.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"

@@ -26,8 +26,8 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/base/vec.h"
-#include "common/cluster/map.h"
-#include "common/cluster/place.h"
+#include "common/cluster/map/map.h"
+#include "common/cluster/place/place.h"
 
 enum { ZONES = 3, REPLICAS = 3, PODS_LEAST = 10, PODS_MOST = 50000, PUSH_EVERY_S = 10 };
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "common/cluster/etcd_text.h"
+#include "common/cluster/coord/etcd_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,11 +6,11 @@
  */
 #include <stdlib.h>
 
-#include "common/cluster/kept_join.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/map.h"
-#include "common/cluster/progress.h"
-#include "common/cluster/record.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/map/map.h"
+#include "common/cluster/map/progress.h"
+#include "common/cluster/map/record.h"
+#include "common/cluster/rebuild/kept_join.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,10 +9,10 @@
 #define TESTS_LIB_CONTROL_WORLD_H
 
 #include "common/base/prng.h"
-#include "common/cluster/controller.h"
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/lead.h"
+#include "common/cluster/control/controller.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/node/lead.h"
 
 enum { CONTROL_NODES = 9, CONTROL_SHARDS = 12, CONTROL_REPLICAS = 3 };
 #define CONTROL_PREFIX "/e"

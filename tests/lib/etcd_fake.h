@@ -14,7 +14,7 @@
 #ifndef TESTS_LIB_ETCD_FAKE_H
 #define TESTS_LIB_ETCD_FAKE_H
 
-#include "common/cluster/coord_etcd.h"
+#include "common/cluster/coord/coord_etcd.h"
 #include "common/net/http.h"
 #include "common/obs/metrics.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/model/slot.h"
 #include "common/role/options.h"
 #include "common/store/kv_mem.h"

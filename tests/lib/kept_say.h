@@ -5,7 +5,7 @@
 #ifndef TESTS_LIB_KEPT_SAY_H
 #define TESTS_LIB_KEPT_SAY_H
 
-#include "common/cluster/kept_join.h"
+#include "common/cluster/rebuild/kept_join.h"
 
 #define ID    "0123456789abcdef0123456789abcdef"
 #define OTHER "f123456789abcdef0123456789abcdef"

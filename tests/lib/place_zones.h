@@ -5,7 +5,7 @@
 #ifndef TESTS_LIB_PLACE_ZONES_H
 #define TESTS_LIB_PLACE_ZONES_H
 
-#include "common/cluster/place.h"
+#include "common/cluster/place/place.h"
 
 /* In how many zones the named nodes stand, all of which are among `nodes`; each without a zone
  * stands in one of its own. */

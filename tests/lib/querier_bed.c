@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/role/options.h"
 #include "querier/state.h"
 #include "tests/lib/querier_fake.h"

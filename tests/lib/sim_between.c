@@ -17,8 +17,8 @@
  * Chance is its own, as in sim_forget.c.
  */
 #include "common/base/json.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/map_next.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/map/map_next.h"
 #include "ingester/replicas_impl.h"
 #include "ingester/state.h"
 #include "tests/lib/sim_impl.h"

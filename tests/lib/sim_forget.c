@@ -13,7 +13,7 @@
  * Chance is its own: worlds in which nothing is lost are what they were.
  */
 #include "common/base/json.h"
-#include "common/cluster/keyspace.h"
+#include "common/cluster/coord/keyspace.h"
 #include "tests/lib/sim_impl.h"
 
 #define LOOK_MS   700
@@ -48,7 +48,7 @@ static uint64_t terms(const struct world *w)
     return sum;
 }
 
-/* The value of that key stands in its file (common/cluster/view_file.c). */
+/* The value of that key stands in its file (common/cluster/view/view_file.c). */
 static bool saved(const struct world *w, const struct node *n, struct coord_key key)
 {
     const struct coord_kv *kv = coord_site_get(w->site, key_str(&key));

@@ -8,8 +8,8 @@
 #define TESTS_LIB_SIM_IMPL_H
 
 #include "common/base/vec.h"
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/view/view.h"
 #include "tests/lib/rpc_bed.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/sim_disk.h"

@@ -12,7 +12,7 @@
  *                         others have its place, and what it was sent, too (sim_fault.c)
  */
 #include "common/base/mem.h"
-#include "common/cluster/keyspace.h"
+#include "common/cluster/coord/keyspace.h"
 #include "common/repl/msg.h"
 #include "common/rpc/rpc_frame.h"
 #include "tests/lib/sim_impl.h"

@@ -13,8 +13,8 @@
  * miss what others took.
  */
 #include "common/base/mem.h"
-#include "common/cluster/map_change.h"
-#include "common/cluster/map_next.h"
+#include "common/cluster/map/map_next.h"
+#include "common/cluster/view/map_change.h"
 #include "tests/lib/sim_impl.h"
 
 #define WAIT_MS    15000 /* for the moment */

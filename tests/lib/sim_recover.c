@@ -15,8 +15,8 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/kept_join.h"
-#include "common/cluster/recover.h"
+#include "common/cluster/rebuild/kept_join.h"
+#include "common/cluster/rebuild/recover.h"
 #include "tests/lib/sim_impl.h"
 
 #define ASK_MS     400

@@ -12,9 +12,9 @@
 #include <stdio.h>
 
 #include "common/base/hash.h"
-#include "common/cluster/adopt.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/places.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/map/places.h"
+#include "common/cluster/rebuild/adopt.h"
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
 #include "common/repl/apply.h"

@@ -5,7 +5,7 @@
  * before the records have forgotten it (a zone: sim_zone.c).
  */
 #include "common/base/mem.h"
-#include "common/cluster/node_state.h"
+#include "common/cluster/view/node_state.h"
 #include "tests/lib/sim_impl.h"
 
 static size_t running(const struct world *w)

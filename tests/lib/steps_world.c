@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/keyspace.h"
+#include "common/cluster/coord/keyspace.h"
 #include "common/model/slot.h"
 
 #define PREFIX "/e"

@@ -9,10 +9,10 @@
 #define TESTS_LIB_STEPS_WORLD_H
 
 #include "common/base/prng.h"
-#include "common/cluster/controller.h"
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/lead.h"
-#include "common/cluster/map_next.h"
+#include "common/cluster/control/controller.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/map/map_next.h"
+#include "common/cluster/node/lead.h"
 
 enum { NODES = 5, SHARDS = 6, REPLICAS = 3, DISTS = 4, PUSHES = 60, TICK_MS = 200 };
 #define FUTURE_MS 20000

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/map_edit.h"
+#include "common/cluster/map/map_edit.h"
 #include "tests/lib/control_world.h"
 
 static uint64_t seed_of_run(void)

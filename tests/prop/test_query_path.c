@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "common/net/json_in.h"

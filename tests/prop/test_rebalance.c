@@ -15,7 +15,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/cluster/place.h"
+#include "common/cluster/place/place.h"
 #include "tests/lib/place_zones.h"
 
 enum { NODES_MAX = 64, SHARDS_MOST = 512 };

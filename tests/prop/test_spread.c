@@ -20,7 +20,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/cluster/map_edit.h"
+#include "common/cluster/map/map_edit.h"
 #include "common/model/slot.h"
 
 enum { MAPS = 40, PUSHES = 400, STEPS = 4000, SHARDS = 23 };

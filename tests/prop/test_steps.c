@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/cluster/controller.h"
+#include "common/cluster/control/controller.h"
 #include "tests/lib/steps_world.h"
 
 enum { STEPS = 420 };

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/coord_sim.h"
+#include "common/cluster/coord/coord_sim.h"
 #include "common/net/json_in.h"
 #include "common/sys/loop.h"
 #include "compactor/claims.h"

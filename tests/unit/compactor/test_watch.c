@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
-#include "common/cluster/coord_sim.h"
+#include "common/cluster/coord/coord_sim.h"
 #include "compactor/watch.h"
 #include "proto/query.pb-c.h"
 #include "tests/lib/rpc_bed.h"

@@ -10,7 +10,7 @@
 
 #include "common/base/compress.h"
 #include "common/base/mem.h"
-#include "common/cluster/view_impl.h"
+#include "common/cluster/view/view_impl.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "tests/lib/dist_bed.h"

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/coord_sim.h"
+#include "common/cluster/coord/coord_sim.h"
 #include "distributor/secret.h"
 #include "tests/lib/kv_dir.h"
 

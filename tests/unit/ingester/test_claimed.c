@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/view/view.h"
 #include "ingester/claimed.h"
 
 #define CLAIM "/e/compactor/shard/0007"

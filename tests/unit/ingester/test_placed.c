@@ -11,9 +11,9 @@
 
 #include <stdio.h>
 
-#include "common/cluster/map_edit.h"
-#include "common/cluster/map_next.h"
-#include "common/cluster/view_impl.h"
+#include "common/cluster/map/map_edit.h"
+#include "common/cluster/map/map_next.h"
+#include "common/cluster/view/view_impl.h"
 #include "common/model/slot.h"
 #include "ingester/busy.h"
 #include "ingester/placed.h"

@@ -10,7 +10,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/cluster/view_impl.h"
+#include "common/cluster/view/view_impl.h"
 #include "querier/state.h"
 #include "tests/lib/querier_bed.h"
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/view.h"
+#include "common/cluster/view/view.h"
 #include "common/role/options.h"
 #include "common/sys/thread.h"
 #include "querier/state.h"

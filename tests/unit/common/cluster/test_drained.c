@@ -12,9 +12,9 @@
 
 #include <stdio.h>
 
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/member.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/node/member.h"
 #include "tests/lib/kv_dir.h"
 
 #define NODE(name, state) \

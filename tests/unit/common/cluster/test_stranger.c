@@ -12,9 +12,9 @@
 
 #include <stdio.h>
 
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/keyspace.h"
-#include "common/cluster/view.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/view/view.h"
 #include "tests/lib/kv_dir.h"
 
 #define ID_A   "00112233445566778899aabbccddeeff"

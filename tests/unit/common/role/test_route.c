@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/cluster/coord_sim.h"
-#include "common/cluster/keyspace.h"
+#include "common/cluster/coord/coord_sim.h"
+#include "common/cluster/coord/keyspace.h"
 #include "common/role/relay.h"
 #include "common/role/route_impl.h"
 #include "tests/lib/rpc_bed.h"

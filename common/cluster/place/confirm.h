@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * confirm.h: do those who could still take something for an old place go by the map that says so?
+ * README.md, "A step in three moves". Thread: one at a time.
+ */
+#ifndef COMMON_CLUSTER_PLACE_CONFIRM_H
+#define COMMON_CLUSTER_PLACE_CONFIRM_H
+
+#include "common/cluster/map/map_next.h"
+#include "common/cluster/place/reports.h"
+
+struct confirmed {
+    bool all;
+    int64_t newest_ms; /* all: nothing at the places is later, nor will be by maps before it */
+    char why[200];     /* else: who has not, for people */
+};
+/* The view's map has `version`, or is later. */
+void confirm_look(const struct view *v, const struct reports *r, const struct map_whose *w,
+                  uint64_t version, struct confirmed *ret);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * recover.h: a coordination service that lost its data, or has older ones, is filled again from
+ * what the nodes kept (kept_join.h; README.md, "etcd lost", says why that is enough).
+ *
+ * What is written, each where it is missing or older: the cluster's id, records, notes of logs that
+ * have begun (keyspace.h, begun/), and last the map. Whatever is there and newer stays. It may end
+ * after any write and is repeated then.
+ */
+#ifndef COMMON_CLUSTER_REBUILD_RECOVER_H
+#define COMMON_CLUSTER_REBUILD_RECOVER_H
+
+#include "common/cluster/rebuild/kept.h"
+
+/* What the service has, beside what was given. */
+enum recover_is {
+    RECOVER_SAME,
+    RECOVER_ABSENT,
+    RECOVER_BEHIND,
+    RECOVER_AHEAD, /* somebody went on from it: it stays */
+    /* Of the same term (map: version), and not the same; or a later map that lacks steps of ours:
+     * nothing is written. */
+    RECOVER_DIFFERS,
+};
+struct recover_found { /* as of the first look */
+    enum recover_is map;
+    enum recover_is *shards; /* as many as the map given has */
+    uint64_t map_version;    /* 0: there is none */
+    uint32_t notes;          /* of logs that have begun: so many are missing */
+    bool id;                 /* the cluster's id is missing */
+};
+struct recover_opts {
+    struct coord *coord;
+    const char *prefix; /* copied */
+    struct kept *what;  /* with a map; its contents are taken, it is zero after the call */
+    bool look;          /* nothing is written */
+    /* e NULL: looked, or all of it is there. ERR_CONFLICT: another cluster, or something differs;
+     * nothing was changed by this call then. `found` is borrowed for the call; NULL where it could
+     * not be looked at. */
+    void (*done)(void *cookie, const struct recover_found *found, const struct err *e);
+    void *cookie;
+};
+void cluster_recover(const struct recover_opts *o);
+
+#endif

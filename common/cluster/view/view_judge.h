@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view_judge.h: can what the coordination service holds be what became of what a view knows?
+ *
+ * Terms and versions of the map only grow, records are never deleted, and a cluster's id never
+ * changes. A service that holds less, or another id, has forgotten (an old backup, an empty folder)
+ * or is another one, and its word on who keeps which shard is worth nothing here.
+ */
+#ifndef COMMON_CLUSTER_VIEW_VIEW_JUDGE_H
+#define COMMON_CLUSTER_VIEW_VIEW_JUDGE_H
+
+#include "common/cluster/view/view_impl.h"
+
+enum judged {
+    JUDGED_RIGHT, /* as much as is known here, or more; or nothing is known here */
+    JUDGED_EMPTY, /* no map */
+    JUDGED_OTHER, /* another id */
+    JUDGED_LESS,  /* this cluster, of an earlier time */
+};
+struct verdict {
+    enum judged is;
+    bool map;                    /* there is one */
+    size_t nodes, lives;         /* active ones of the map; those that live by it */
+    char id[CLUSTER_ID_LEN + 1]; /* its; "": it has none */
+    struct err why;              /* of all but JUDGED_RIGHT: what is wrong, without what to do */
+};
+/* Do others say that they know more than is known here? Then all is to be judged, also what did not
+ * change. */
+bool view_told_more(const struct view *v);
+/* All keys of ring/. `map_rev`, of the view's map, not 0: the store is the one that the view's
+ * revisions are of, as far as is known, so what has the same one is not read again. */
+void view_judge(const struct view *v, struct str prefix, int64_t map_rev,
+                const struct coord_kv *kvs, size_t n, struct verdict *ret);
+/* One change of a key, which is later than what the view has of it. */
+bool view_judge_one(const struct view *v, struct str prefix, const struct coord_kv *kv);
+
+#endif
