@@ -83,7 +83,7 @@ endif
 
 # Every .c below a folder belongs to that folder's archive; nothing is listed by hand.
 src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.cc' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))
-obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/main.c deploy/ctl/main.c,$(call src,$(1))))
+obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/process/main.c deploy/ctl/main.c,$(call src,$(1))))
 PROTO    := $(sort $(wildcard proto/*.proto))
 GEN_H    := $(PROTO:%.proto=$(O)/gen/%.pb-c.h)
 LLHTTP   := $(patsubst %,$(O)/llhttp/%.o,api http llhttp)
@@ -276,9 +276,9 @@ link_LDLIBS = $(all_LDLIBS)
 link = @mkdir -p $(@D); echo "LD $@"; $(CC) $(all_LDFLAGS) -o $@ $(1) $(link_LDLIBS)
 # main.o pulls everything; a role binary links only its own archive, so that a call into another
 # role does not link.
-$(O)/bin/embertree: $(O)/deploy/allinone/roles.c.o $(O)/common/role/main.c.o $(ARCHIVES)
+$(O)/bin/embertree: $(O)/deploy/allinone/roles.c.o $(O)/common/role/process/main.c.o $(ARCHIVES)
 	$(call link,$^)
-$(ROLES:%=$(O)/bin/embertree-%): $(O)/bin/embertree-%: $(O)/%/roles.c.o $(O)/common/role/main.c.o $(O)/lib%.a $(BASE_A)
+$(ROLES:%=$(O)/bin/embertree-%): $(O)/bin/embertree-%: $(O)/%/roles.c.o $(O)/common/role/process/main.c.o $(O)/lib%.a $(BASE_A)
 	$(call link,$^)
 $(CTL_BIN): link_LDLIBS = $(ctl_LDLIBS)
 $(CTL_BIN): $(O)/deploy/ctl/main.c.o $(ARCHIVES)

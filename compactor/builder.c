@@ -30,7 +30,7 @@
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "compactor/build_msg.h"
 
 #define BUILDER_MAGIC MAGIC('b', 'l', 'd', 'r')

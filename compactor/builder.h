@@ -8,12 +8,12 @@
 #include "common/base/json.h"
 #include "common/conf/conf.h"
 #include "common/obs/metrics.h"
-#include "common/role/route.h"
+#include "common/role/route/route.h"
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
 
 struct builder;
-struct memory; /* common/role/memory.h */
+struct memory; /* common/role/core/memory.h */
 
 struct builder_opts {
     struct route *route; /* borrowed; outlives the builder */

@@ -9,7 +9,7 @@
 #include "compactor/compactor.h"
 
 #include "common/base/mem.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "compactor/builder.h"
 #include "compactor/check.h"
 #include "compactor/claims.h"

@@ -6,7 +6,7 @@
 #ifndef COMPACTOR_COMPACTOR_H
 #define COMPACTOR_COMPACTOR_H
 
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 
 extern const struct role compactor_role;
 

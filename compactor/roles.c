@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "common/role/command.h"
+#include "common/role/core/command.h"
 #include "compactor/compactor.h"
 
 const struct role *const roles[] = { &compactor_role, NULL };

@@ -29,7 +29,7 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/role/race.h"
+#include "common/role/route/race.h"
 #include "distributor/import_push.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"

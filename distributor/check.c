@@ -2,7 +2,7 @@
 #include "distributor/check.h"
 
 #include "common/base/mem.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "distributor/forward/forward_conf.h"
 #include "distributor/options.h"
 #include "distributor/rules/policy.h"

@@ -10,7 +10,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/node/peers.h"
 #include "common/obs/log.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "common/sys/secret_file.h"
 #include "distributor/adhoc/api_adhoc.h"
 #include "distributor/api_import.h"

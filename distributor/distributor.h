@@ -5,7 +5,7 @@
 #ifndef DISTRIBUTOR_DISTRIBUTOR_H
 #define DISTRIBUTOR_DISTRIBUTOR_H
 
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 
 extern const struct role distributor_role;
 

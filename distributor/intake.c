@@ -11,9 +11,9 @@
  * write that was stored although its answer got lost is then counted once. What was decoded is kept
  * until the answer, since the transport takes the packed bytes with it.
  *
- * An attempt is a race (common/role/race.h): where the ingester is late, the push is packed once
- * more, with its stacks and the same write ids, and goes by another way as well. While the pool
- * does that, the push is the pool's, and an answer that comes waits.
+ * An attempt is a race (common/role/route/race.h): where the ingester is late, the push is packed
+ * once more, with its stacks and the same write ids, and goes by another way as well. While the
+ * pool does that, the push is the pool's, and an answer that comes waits.
  *
  * Memory: before decoding a request sets aside what bodies of its size usually need, afterwards
  * what it really holds; over the budget it is refused. While it is decoded it may pass that, up to

@@ -8,7 +8,7 @@
 #define DISTRIBUTOR_INTAKE_IMPL_H
 
 #include "common/base/vec.h"
-#include "common/role/race.h"
+#include "common/role/route/race.h"
 #include "distributor/intake.h"
 #include "distributor/ledger.h"
 #include "distributor/placing.h"

@@ -6,7 +6,7 @@
  * They count as memory of pushes; where memory is short only the last one stays.
  */
 #include "common/base/mem.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "distributor/intake_impl.h"
 
 #define ARENA_FIRST (4 * KIB) /* the chunk that a reset leaves */

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 
 #include "common/base/hash.h"
-#include "common/role/role.h"
-#include "common/role/route.h"
+#include "common/role/core/role.h"
+#include "common/role/route/route.h"
 #include "common/sys/arenas.h"
 #include "distributor/knowns.h"
 #include "distributor/ledger.h"

@@ -23,7 +23,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/cluster/node/peers.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
 #include "proto/space.pb-c.h"

@@ -10,7 +10,7 @@
 #include "common/base/secret.h"
 #include "common/base/vec.h"
 #include "common/conf/conf_tree.h"
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 #include "common/sys/secret_file.h"
 
 #define ARENA_MAX (4 * MIB)

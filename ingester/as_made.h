@@ -7,7 +7,7 @@
 #define INGESTER_AS_MADE_H
 
 #include "common/cluster/view/view.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 
 struct as_made;
 

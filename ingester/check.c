@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/cold/place.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "common/store/retain.h"
 #include "ingester/rollups.h"
 #include "ingester/state.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h: what a start of an ingester refuses in its options (common/role/check.h).
+ * check.h: what a start of an ingester refuses in its options (common/role/process/check.h).
  */
 #ifndef INGESTER_CHECK_H
 #define INGESTER_CHECK_H
 
-#include "common/role/check.h"
+#include "common/role/process/check.h"
 #include "ingester/options.h"
 
 void ingester_check(struct role_checks *c);

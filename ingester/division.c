@@ -18,18 +18,18 @@
  * part is sure to whoever wants it; what a busy one was lent is taken back when its owner comes:
  * caches drop what can be read again.
  *
- * When memory is short all of it is halved, or a tenth (common/role/memory.h), and memtables are
- * written out further, down to the last one: a process that refuses writes gets none that would
+ * When memory is short all of it is halved, or a tenth (common/role/core/memory.h), and memtables
+ * are written out further, down to the last one: a process that refuses writes gets none that would
  * make RocksDB do it, and would refuse them for ever.
  *
- * Threads: the loop divides; `relieve` writes out memtables; common/role/memory.c's tells when to
- * shrink, and finds shards as any other thread does.
+ * Threads: the loop divides; `relieve` writes out memtables; common/role/core/memory.c's tells
+ * when to shrink, and finds shards as any other thread does.
  */
 #include "ingester/division.h"
 
 #include "common/base/mem.h"
 #include "common/repl/repl_node.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "ingester/replicas.h"

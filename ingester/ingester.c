@@ -6,8 +6,8 @@
  * a database in <data>/shard-<i>. A folder that was written with other settings is refused
  * (folder.c).
  *
- * Memory: its parts of the process's limit, as common/role/memory.h shares it out, in equal parts
- * for all shards.
+ * Memory: its parts of the process's limit, as common/role/core/memory.h shares it out, in equal
+ * parts for all shards.
  */
 #include "ingester/ingester.h"
 
@@ -20,8 +20,8 @@
 #include "common/cluster/view/view.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
-#include "common/role/memory.h"
-#include "common/role/relay.h"
+#include "common/role/core/memory.h"
+#include "common/role/route/relay.h"
 #include "ingester/as_made.h"
 #include "ingester/busy.h"
 #include "ingester/check.h"

@@ -5,7 +5,7 @@
 #ifndef INGESTER_INGESTER_H
 #define INGESTER_INGESTER_H
 
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 
 extern const struct role ingester_role;
 

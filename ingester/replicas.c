@@ -29,7 +29,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/repl/kv_repl.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "ingester/aside.h"
 #include "ingester/division.h"
 #include "ingester/placed.h"

@@ -29,7 +29,7 @@
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "common/store/kv_reach.h"
 #include "common/sys/fair.h"
 #include "ingester/placed.h"

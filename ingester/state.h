@@ -6,7 +6,7 @@
 #define INGESTER_STATE_H
 
 #include "common/base/list.h"
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 #include "ingester/disk.h"
 #include "ingester/disk_watch.h"
 #include "ingester/options.h"

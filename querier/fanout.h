@@ -8,12 +8,12 @@
 #ifndef QUERIER_FANOUT_H
 #define QUERIER_FANOUT_H
 
-#include "common/role/route.h"
+#include "common/role/route/route.h"
 
 /* What was asked, of whom; the answer. */
 struct fanout_call {
     size_t ask;      /* number of the question, the caller's */
-    size_t ingester; /* a target of common/role/route.h */
+    size_t ingester; /* a target of common/role/route/route.h */
     enum rpc_method method;
     bool optional;      /* ERR_LIMIT of it or of its reply is an empty reply */
     struct buf payload; /* moved out when it starts */

@@ -19,7 +19,7 @@ struct plan_range plan_range(int64_t start_ms, int64_t end_ms);
 
 /* The ingesters that hold shards of the cluster, each with its shards. */
 struct plan_target {
-    size_t ingester; /* a target of common/role/route.h */
+    size_t ingester; /* a target of common/role/route/route.h */
     const uint32_t *shards;
     size_t shards_len;
 };

@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/net/http_lost.h"
 #include "common/obs/log.h"
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "querier/api_annotations.h"
 #include "querier/api_connect.h"
 #include "querier/api_delete.h"

@@ -5,7 +5,7 @@
 #ifndef QUERIER_QUERIER_H
 #define QUERIER_QUERIER_H
 
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 
 extern const struct role querier_role;
 

@@ -5,8 +5,8 @@
 #ifndef QUERIER_STATE_H
 #define QUERIER_STATE_H
 
-#include "common/role/role.h"
-#include "common/role/route.h"
+#include "common/role/core/role.h"
+#include "common/role/route/route.h"
 #include "querier/metrics.h"
 #include "querier/options.h"
 #include "querier/ui/ui.h"

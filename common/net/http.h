@@ -76,7 +76,7 @@ struct http_req {
 typedef void (*http_handler_fn)(struct http_req *r);
 
 /* What a route asks of its callers: rows of one table that has every route of the product
- * (common/role/doors.c). A server that was given the table takes no route without a row. */
+ * (common/role/core/doors.c). A server that was given the table takes no route without a row. */
 enum http_needs {
     HTTP_NEEDS_NOTHING,
     HTTP_NEEDS_METRICS,  /* what /metrics asks of those who scrape it */

@@ -4,7 +4,7 @@
  *
  *   host    Is this server called by a name of its own?                         421
  *   site    Does a page of another site make a browser send a change?           403
- *   needs   Has the caller what the route needs (common/role/access.c)?         401, 403
+ *   needs   Has the caller what the route needs (common/role/core/access.c)?         401, 403
  *
  * The first two are about browsers. A page of any site can make the browser of a developer send
  * requests to http://127.0.0.1:4040. The browser keeps the answers from the page, since their
@@ -337,7 +337,7 @@ void http_door_of(const struct http_server_opts *o, struct http_route *r)
 
         if (!method)
             continue;
-        CHECK(d); /* a route without a row: common/role/doors.c has them all */
+        CHECK(d); /* a route without a row: common/role/core/doors.c has them all */
         r->acts |= d->acts ? method : 0;
         r->needs[i] = (uint8_t)d->needs;
     }

@@ -52,7 +52,7 @@ enum rpc_method {
     RPC_REPL_SNAPSHOT = 18,
     RPC_REPL_DIGEST = 19,
     RPC_LEDGER = 20,        /* what came in and is there; of a distributor's acks */
-    RPC_RELAY = 21,         /* a call for the leader of a shard: common/role/relay.h */
+    RPC_RELAY = 21,         /* a call for the leader of a shard: common/role/route/relay.h */
     RPC_REPL_COPY = 22,     /* a database's files to another replica */
     RPC_LEDGER_ACCEPT = 23, /* a person takes a difference as it is */
     RPC_GIVE_UP = 24,       /* ingester to the controller: an announced change of places */

@@ -29,9 +29,9 @@
 #include "common/repl/repl_adopt.h"
 #include "common/repl/replica.h"
 #include "common/repl/rlog.h"
-#include "common/role/coordinate.h"
-#include "common/role/lock.h"
-#include "common/role/options.h"
+#include "common/role/cluster/coordinate.h"
+#include "common/role/core/options.h"
+#include "common/role/host/lock.h"
 #include "deploy/ctl/ctl.h"
 
 #define CACHE_BYTES    (16 * MIB)

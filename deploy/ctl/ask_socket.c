@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask_socket: a server that wants its operator says where its socket is (common/role/access.h), and
- * the question is asked again there.
+ * ask_socket: a server that wants its operator says where its socket is
+ * (common/role/core/access.h), and the question is asked again there.
  *
  * What listens on the port may be another program, of another user, that names a socket to have a
  * request of ours sent there. So only a socket is taken that has the name a server gives it and
@@ -16,7 +16,7 @@
 
 #include "common/base/mem.h"
 #include "common/net/local.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 
 #define SCHEME   "unix:"
 #define ADDR_MAX 108 /* of a socket's address, with its NUL */

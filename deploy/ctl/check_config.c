@@ -6,7 +6,7 @@
  */
 #include "common/base/base.h"
 #include "common/cold/place.h"
-#include "common/role/check.h"
+#include "common/role/process/check.h"
 #include "compactor/check.h"
 #include "compactor/options.h"
 #include "deploy/ctl/ctl.h"

@@ -10,7 +10,7 @@
 #define DEPLOY_CTL_CLI_H
 
 #include "common/base/json.h"
-#include "common/role/command.h"
+#include "common/role/core/command.h"
 #include "deploy/ctl/term.h"
 
 enum cli_exit {

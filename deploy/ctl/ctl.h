@@ -5,7 +5,7 @@
 #ifndef DEPLOY_CTL_CTL_H
 #define DEPLOY_CTL_CTL_H
 
-#include "common/role/command.h"
+#include "common/role/core/command.h"
 
 extern const struct command adopt_command;
 extern const struct command check_config_command;

@@ -30,8 +30,8 @@
 #include "common/cold/holder.h"
 #include "common/cold/place.h"
 #include "common/repl/apply.h"
-#include "common/role/lock.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
+#include "common/role/host/lock.h"
 #include "deploy/ctl/ctl.h"
 
 #define CACHE_BYTES    (64 * MIB)

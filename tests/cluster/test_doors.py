@@ -1,4 +1,4 @@
-"""Who may come in, over the list of all routes (common/role/doors.c): by which name the server is called, and for which
+"""Who may come in, over the list of all routes (common/role/core/doors.c): by which name the server is called, and for which
 page a browser sends a request. What these tests do is what a browser does after DNS rebinding, or for a page of another
 site; no browser is run.
 """

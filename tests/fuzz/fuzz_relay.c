@@ -3,7 +3,7 @@
  * A call that another node wants passed on: any bytes; what is taken lies in them, and is again the
  * same when it is packed.
  */
-#include "common/role/relay.h"
+#include "common/role/route/relay.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/view/view.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 
 #define FLAGS_MAX 24
 

@@ -7,7 +7,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/view/view.h"
 #include "common/model/slot.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "common/store/kv_mem.h"
 #include "proto/ingest.pb-c.h"
 #include "proto/query.pb-c.h"

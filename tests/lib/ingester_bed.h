@@ -6,7 +6,7 @@
 #ifndef TESTS_LIB_INGESTER_BED_H
 #define TESTS_LIB_INGESTER_BED_H
 
-#include "common/role/memory.h"
+#include "common/role/core/memory.h"
 #include "ingester/ingester.h"
 #include "tests/lib/rpc_bed.h"
 #include "tests/lib/write_gen.h"

@@ -13,7 +13,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "compactor/compactor.h"
 #include "distributor/distributor.h"
 #include "ingester/ingester.h"

@@ -7,7 +7,7 @@
 #ifndef TESTS_LIB_SIM_OBJECT_H
 #define TESTS_LIB_SIM_OBJECT_H
 
-#include "common/role/role.h"
+#include "common/role/core/role.h"
 #include "tests/lib/sim.h"
 
 struct sim_bucket;

@@ -50,7 +50,7 @@ static void again(struct sim_recovery *y, const char *why)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* As GET /api/v1/cluster/kept does it (common/role/cluster_kept.c). */
+/* As GET /api/v1/cluster/kept does it (common/role/admin/cluster_kept.c). */
 static void tell(struct node *n, struct buf *out)
 {
     struct kept k;

@@ -9,7 +9,7 @@ import re
 README = pathlib.Path("proto/README.md")
 RPC_H = pathlib.Path("common/rpc/rpc.h")
 NAMES = pathlib.Path("common/rpc/rpc_metrics.c")
-RELAY = pathlib.Path("common/role/relay.c")
+RELAY = pathlib.Path("common/role/route/relay.c")
 # Between two nodes that name each other: nobody else's leader is meant.
 STRAIGHT_ONLY = re.compile(r"RPC_(STATUS|RELAY|GIVE_UP|REPL_\w+)$")
 # Others' layouts, that we read.

@@ -16,7 +16,7 @@
 #include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "common/net/json_in.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "common/rpc/rpc_mem.h"
 #include "common/store/kv_mem.h"
 #include "ingester/ingester.h"

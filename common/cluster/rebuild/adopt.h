@@ -9,7 +9,7 @@
  * shard), and for each node of it the number of the folder that stands for its name.
  *
  *   <prefix>/adopt               the plan; struct adopt_plan
- *   <prefix>/adopted/<node>      16 hex digits: common/role/coordinate.c, node-id
+ *   <prefix>/adopted/<node>      16 hex digits: common/role/cluster/coordinate.c, node-id
  *   <prefix>/adopted-from/<node> the folder's path when it was adopted, for messages alone: a
  *                                folder is known by its number, wherever it is mounted
  *

@@ -9,8 +9,8 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/role/relay.h"
-#include "common/role/route_impl.h"
+#include "common/role/route/relay.h"
+#include "common/role/route/route_impl.h"
 #include "common/rpc/rpc_mem.h"
 #include "distributor/state.h"
 #include "tests/lib/dist_bed.h"

@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "common/role/relay.h"
+#include "common/role/route/relay.h"
 #include "proto/ingest.pb-c.h"
 #include "tests/lib/ingester_bed.h"
 

@@ -18,7 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/view/view.h"
-#include "common/role/options.h"
+#include "common/role/core/options.h"
 #include "common/sys/thread.h"
 #include "querier/state.h"
 #include "tests/lib/querier_fake.h"

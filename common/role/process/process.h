@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * process.h: one running process: what its roles share, and its life from start to exit.
+ */
+#ifndef COMMON_ROLE_PROCESS_PROCESS_H
+#define COMMON_ROLE_PROCESS_PROCESS_H
+
+#include "common/net/svc.h"
+#include "common/obs/selfprof.h"
+#include "common/role/admin/debug.h"
+#include "common/role/cluster/cluster_keys.h"
+#include "common/role/cluster/coordinate.h"
+#include "common/role/core/access.h"
+#include "common/role/core/options.h"
+#include "common/role/core/role.h"
+#include "common/role/core/usage.h"
+#include "common/role/host/notify.h"
+#include "common/sys/signal.h"
+
+#define PROCESS_ROLES_MAX 8
+
+enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_DRAINING, PROCESS_STOPPED };
+
+struct process_part {
+    const struct role *role;
+    void *self; /* owned; NULL until started */
+};
+
+struct process {
+    uint32_t magic;
+    const char *program;
+    const struct conf *conf;
+    enum process_state state;
+    struct process_part parts[PROCESS_ROLES_MAX];
+    size_t parts_len;
+    size_t draining; /* parts[draining] is being drained; those above are done */
+
+    struct loop *loop; /* owned, as all below */
+    struct pool *pool;
+    struct metrics *metrics;
+    struct http_server *http;
+    struct svc_health health;
+    struct rpc_net *rpc;
+    struct cluster_keys keys;
+    struct coordinate coordinate;
+    struct budget in_flight;
+    struct usage usage;
+    struct memory *memory;
+    struct data_conf data; /* a copy; data.disk_reserve stays as configured */
+    struct role_ctx ctx;
+    struct signals *signals;
+    struct selfprof *selfprof; /* NULL: off */
+    struct debug debug;
+    struct access access; /* to pages about the process */
+    char *socket;         /* owned; path of the operator's Unix socket; NULL: none */
+    struct notify notify;
+    struct timer *tick;     /* usage, and the "ready" line */
+    struct timer *deadline; /* of the drain */
+    uint64_t deadline_ms;
+    uint64_t start_mono_ns;
+    bool ready; /* when last looked */
+    int lock_fd;
+    int exit_code;
+};
+
+/* Everything up to the roles' start. On failure what was made stays for the exit to clean up. */
+NODISCARD int process_start(struct process *p, const char *program, const struct conf *conf,
+                            const struct role *const *list, struct err *e);
+/* Serves until a signal ends it and everything is drained. Returns the exit code. */
+int process_run(struct process *p);
+/* True if all roles can serve and nothing is draining. Else *ret_role and *ret_why say who and
+ * what; *ret_role is NULL for the process itself. */
+bool process_ready(const struct process *p, const char **ret_role, const char **ret_why);
+
+#endif

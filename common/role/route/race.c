@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * race: one or two legs, one end.
+ *
+ *   race_begin ──> leg 0: straight, or round where straight is dead or avoided, or no leader any
+ *        │            │                                                 more (route_goes_round)
+ *        │            │ good answer ────────────────────────────────> done(reply)
+ *        │ late       │ error, and nothing else is under way ───────> done(error)
+ *        └─> more ──> race_more ──> leg 1: the other way; as leg 0
+ *
+ * Who reached the end first ends the race; the other leg is canceled. Each leg tells what it learnt
+ * of its way (ways.c). A leg that goes round and is not understood there, or finds no leader there,
+ * says nothing of the call: it counts as ERR_UNAVAILABLE, and the caller goes on as if there were
+ * no such way. ERR_UNIMPLEMENTED by way of one that is known to pass calls on, as everybody is
+ * where the coordination service was heard, is the leader's own, and an answer.
+ */
+#include "common/role/route/race.h"
+
+#include "common/base/mem.h"
+#include "common/role/route/relay.h"
+#include "common/role/route/route_impl.h"
+
+#define MS_NS          UINT64_C(1000000)
+#define AGAIN_NS       (50 * MS_NS) /* nobody could help: looks again */
+#define OLD_HELPER_NS  (60000 * MS_NS)
+#define SLOW_HELPER_NS (2000 * MS_NS)
+
+static uint64_t now_ns(const struct race *c)
+{
+    return clock_mono_ns(loop_clock(c->o.route->o.loop));
+}
+
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+static void leg_cancel(struct race_leg *leg)
+{
+    if (leg->id)
+        rpc_cancel(leg->race->o.route->o.node, leg->id);
+    leg->id = 0;
+}
+
+static void race_stop(struct race *c)
+{
+    c->running = false;
+    list_del(&c->link);
+    leg_cancel(&c->legs[0]);
+    leg_cancel(&c->legs[1]);
+    way_drop(c->way);
+    way_drop(c->legs[0].helper);
+    way_drop(c->legs[1].helper);
+}
+
+static void race_end(struct race *c, struct str reply, const struct err *err)
+{
+    rpc_done_fn done = c->o.done;
+    void *cookie = c->o.cookie;
+    struct err *why = c->why;
+
+    c->why = NULL;
+    race_stop(c);
+    done(cookie, reply, err);
+    xfree(why);
+}
+
+void race_cancel(struct race *c)
+{
+    if (!c->running)
+        return;
+    xfree(c->why);
+    c->why = NULL;
+    race_stop(c);
+}
+
+/* ---- what a leg learnt ---------------------------------------------------------------------- */
+
+static struct race_leg *other(struct race_leg *leg)
+{
+    struct race *c = leg->race;
+
+    return leg == &c->legs[0] ? &c->legs[1] : &c->legs[0];
+}
+
+static bool is_answer(int code)
+{
+    return code != ERR_UNAVAILABLE && code != ERR_TIMEOUT;
+}
+
+static void learn_straight(struct race_leg *leg, int code, uint64_t now)
+{
+    struct race *c = leg->race;
+
+    if (code == ERR_BUSY)
+        return; /* it may be our own queue to it that is full */
+    if (is_answer(code)) {
+        way_answered(c->way, leg->method, now - leg->sent_ns);
+        if (other(leg)->id && leg == &c->legs[1]) /* while it was avoided */
+            way_no_worse(c->way, now);
+    } else if (code == ERR_TIMEOUT) {
+        way_worse(c->way, now);
+    }
+}
+
+/* The helper is of an older build; else the leader. */
+static bool not_understood(const struct race_leg *leg, int code)
+{
+    return code == ERR_UNIMPLEMENTED && !leg->helper->relays;
+}
+
+static void learn_round(struct race_leg *leg, int code, uint64_t now)
+{
+    struct race *c = leg->race;
+
+    if (not_understood(leg, code))
+        leg->helper->no_help_ns = now + OLD_HELPER_NS;
+    else if (code == ERR_TIMEOUT)
+        leg->helper->no_help_ns = now + SLOW_HELPER_NS;
+    else if (code != ERR_UNAVAILABLE && other(leg)->id && !other(leg)->helper)
+        way_worse(c->way, now);
+    if (code == ERR_TIMEOUT)
+        way_no_worse(c->way, now);
+}
+
+/* An answer says more than none, and the straight way more than a helper. */
+static unsigned rank(const struct race_leg *leg, int code)
+{
+    return (is_answer(code) ? 2 : 0) + (leg->helper ? 0 : 1) + 1;
+}
+
+static void keep_why(struct race_leg *leg, const struct err *err)
+{
+    struct race *c = leg->race;
+    struct err e = *err;
+
+    if (leg->helper) {
+        if (not_understood(leg, e.code))
+            e.code = ERR_UNAVAILABLE;
+        (void)err_wrap(&e, "by way of %s", leg->helper->addr);
+    }
+    if (c->why && c->why_rank >= rank(leg, e.code))
+        return;
+    xfree(c->why);
+    c->why = xmemdup(&e, sizeof(e));
+    c->why_rank = rank(leg, e.code);
+}
+
+static void on_leg(void *cookie, struct str reply, const struct err *err)
+{
+    struct race_leg *leg = cookie;
+    struct race *c = leg->race;
+    int code = err ? err->code : 0;
+
+    CHECK(c->running && leg->id);
+    leg->id = 0;
+    if (leg->helper)
+        learn_round(leg, code, now_ns(c));
+    else if (c->way)
+        learn_straight(leg, code, now_ns(c));
+    if (!err) {
+        if (leg == &c->legs[1])
+            ways_count(c->o.route->ways->metrics.hedge_won);
+        race_end(c, reply, NULL);
+        return;
+    }
+    keep_why(leg, err);
+    if (!other(leg)->id)
+        race_end(c, STR_NULL, c->why);
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static void leg_send(struct race_leg *leg, struct rpc_peer *to, struct way *helper,
+                     enum rpc_method method, struct buf *payload)
+{
+    struct race *c = leg->race;
+    uint64_t now = now_ns(c);
+    uint64_t left_ms = c->until_ns > now ? (c->until_ns - now + MS_NS - 1) / MS_NS : 1;
+
+    CHECK(!leg->helper);
+    leg->helper = way_hold(helper);
+    leg->method = (uint16_t)method;
+    leg->sent_ns = now;
+    if (helper) {
+        struct relay_call call = { method, (uint32_t)c->o.target, buf_str(payload) };
+        struct buf packed;
+
+        relay_pack(&call, &packed);
+        buf_deinit(payload);
+        leg->id = rpc_send(to, RPC_RELAY, &packed, left_ms, on_leg, leg);
+    } else {
+        leg->id = rpc_send(to, method, payload, left_ms, on_leg, leg);
+    }
+}
+
+int race_begin(struct race *c, const struct race_opts *o, enum rpc_method method,
+               struct buf *payload, struct err *e)
+{
+    struct route *r = o->route;
+    struct rpc_peer *straight = route_peer(r, o->target, e), *to = NULL;
+    struct way *helper = NULL;
+
+    CHECK(!c->running);
+    if (!straight)
+        return e->code;
+    *c = (struct race){ .o = *o, .running = true };
+    c->legs[0].race = c->legs[1].race = c;
+    list_init(&c->link);
+    uint64_t now = now_ns(c);
+    c->until_ns = now + o->deadline_ms * MS_NS;
+    if (route_rounds(r)) {
+        c->way = way_hold(ways_at(r->ways, rpc_peer_addr(straight)));
+        ways_credit(r->ways, now);
+        if (rpc_peer_down(straight) || way_avoided(c->way, now) || route_goes_round(r, o->target))
+            to = route_helper(r, o->target, method, NULL, &helper);
+        if (helper)
+            ways_count(r->ways->metrics.relayed);
+        if (o->more && r->ways->hedge_ms) {
+            c->hedge_ns =
+                now + way_patience_ns(r->ways, c->way, (uint16_t)method, o->deadline_ms * MS_NS);
+            ways_wait(r->ways, &c->link);
+        }
+    }
+    leg_send(&c->legs[0], helper ? to : straight, helper, method, payload);
+    return 0;
+}
+
+/* Where the second copy goes; NULL: nowhere. */
+static struct rpc_peer *other_way(struct race *c, struct way **ret_helper)
+{
+    struct route *r = c->o.route;
+    struct rpc_peer *straight;
+    struct err e;
+
+    *ret_helper = NULL;
+    if (c->legs[0].helper) {
+        straight = route_peer(r, c->o.target, &e);
+        if (straight && !rpc_peer_down(straight))
+            return straight;
+    }
+    return route_helper(r, c->o.target, (enum rpc_method)c->legs[0].method, c->legs[0].helper,
+                        ret_helper);
+}
+
+bool race_more(struct race *c, enum rpc_method method, struct buf *payload)
+{
+    struct way *helper;
+    struct rpc_peer *to;
+
+    CHECK(c->running && !c->legs[1].id && c->legs[0].id);
+    to = other_way(c, &helper);
+    if (!to)
+        return false;
+    ways_count(c->o.route->ways->metrics.hedged);
+    leg_send(&c->legs[1], to, helper, method, payload);
+    return true;
+}
+
+void race_tick(void *ways)
+{
+    struct ways *w = ways;
+
+    list_for (it, &w->waiting) {
+        struct race *c = container_of(it, struct race, link);
+        struct way *helper;
+
+        uint64_t now = now_ns(c);
+        if (now < c->hedge_ns)
+            continue;
+        if (!other_way(c, &helper)) {
+            c->hedge_ns = now + AGAIN_NS;
+            continue;
+        }
+        list_del(&c->link);
+        if (ways_spend(w, now))
+            c->o.more(c->o.cookie);
+        else
+            ways_count(w->metrics.hedge_refused);
+    }
+    if (!list_empty(&w->waiting))
+        return;
+    w->ticking = false;
+    loop_timer_stop(w->tick);
+}

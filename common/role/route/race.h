@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * race.h: one call to whoever leads a shard, by the way that works.
+ *
+ * A call goes straight to the leader, or, while that way is known to be dead or slow, by another
+ * ingester (relay.h). Where it is not answered in the time that such calls usually take, it may be
+ * sent once more, by another way: the first good answer is taken, the other one never looked at.
+ * An error ends the race only when nothing is under way any more; that of the straight way is the
+ * one that is told.
+ *
+ * So a call may be served twice, at the same time: only what is idempotent may be given `more`.
+ * Thread: the loop's.
+ */
+#ifndef COMMON_ROLE_ROUTE_RACE_H
+#define COMMON_ROLE_ROUTE_RACE_H
+
+#include "common/base/list.h"
+#include "common/role/route/route.h"
+
+struct way;
+struct race;
+
+struct race_leg {
+    struct race *race;
+    struct way *helper; /* NULL: straight */
+    uint64_t id;        /* 0: not under way */
+    uint64_t sent_ns;
+    uint16_t method;
+};
+
+struct race_opts {
+    struct route *route;
+    size_t target;
+    uint64_t deadline_ms; /* from now */
+    /* NULL: never sent twice. Else it says that another copy would help: race_more with one, now or
+     * later, or never. */
+    void (*more)(void *cookie);
+    rpc_done_fn done; /* never inside of race_begin or race_more */
+    void *cookie;
+};
+
+/* A part of who calls; its fields are private. */
+struct race {
+    struct race_opts o;
+    struct list link; /* in ways.waiting: may ask for more */
+    struct way *way;  /* the leader's */
+    uint64_t until_ns, hedge_ns;
+    struct race_leg legs[2];
+    struct err *why; /* owned; the error that would be told */
+    unsigned why_rank;
+    bool running;
+};
+
+/* Moves *payload if it returns 0. ERR_UNAVAILABLE: nobody is known to lead it; nothing was sent. */
+NODISCARD int race_begin(struct race *c, const struct race_opts *o, enum rpc_method method,
+                         struct buf *payload, struct err *e);
+/* The other copy, after `more` and before done; moves *payload. False: there is no other way any
+ * more, nothing was sent. */
+bool race_more(struct race *c, enum rpc_method method, struct buf *payload);
+/* Neither done nor more is called from now on, and the peers are told. One that ended, or is all
+ * zero, is fine. */
+void race_cancel(struct race *c);
+/* Of one that ended: its first copy went by another ingester. */
+static inline bool race_went_round(const struct race *c)
+{
+    return c->legs[0].helper != NULL;
+}
+static inline bool race_runs(const struct race *c)
+{
+    return c->running;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * route.h: whom to ask about a shard. The one place where distributors, queriers and compactors
+ * find ingesters.
+ *
+ * A target is what one call goes to. With a list of ingesters (cluster.ingesters) that is an
+ * ingester with all its shards, for as long as the process lives. In a cluster whose shards move it
+ * is one shard, whoever leads it at the moment: a call that failed is sent again, to whoever leads
+ * it then. Where shards stay for ever, it is sent again to the same one while that may be back in a
+ * moment (route.c).
+ *
+ * Thread: the loop's, but for route_moves, route_shards, route_targets and route_target (any).
+ */
+#ifndef COMMON_ROLE_ROUTE_ROUTE_H
+#define COMMON_ROLE_ROUTE_ROUTE_H
+
+#include "common/base/json.h"
+#include "common/cluster/view/view.h"
+#include "common/rpc/rpc.h"
+
+struct route;
+struct route_opts {
+    struct rpc_node *node; /* calls; outlives the route */
+    struct loop *loop;
+    struct view *view; /* outlives it, too */
+    /* A shard without a leader, or without most of its copies, for so long makes us unready; 0: at
+     * once. */
+    uint64_t patience_ms;
+    uint64_t hedge_ms;       /* cluster.hedge_after: race.h; 0: nothing is sent twice */
+    struct metrics *metrics; /* may be NULL */
+};
+/* With a list, each address is checked and greeted at once. ERR_CONFIG, ERR_LIMIT. */
+NODISCARD int route_new(const struct route_opts *o, struct route **ret, struct err *e);
+void route_free(struct route *r); /* NULL is fine */
+
+bool route_moves(const struct route *r);
+uint32_t route_shards(const struct route *r); /* of the cluster; 0: not known yet */
+/* Where profiles go and are, for threads; map_unref when done. NULL: not known yet. Loop. */
+const struct map *route_map(const struct route *r);
+size_t route_targets(const struct route *r);
+size_t route_target(const struct route *r, uint32_t shard);
+
+/* ERR_UNAVAILABLE: nobody leads it now, or nobody knows. */
+struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
+/* What was asked there, or by way of another ingester (race_went_round), could not be done: looks
+ * again soon. */
+void route_failed(struct route *r, size_t target, bool went_round);
+/* One question, sent again where shards move and nobody led this one, until the deadline, and else
+ * while its ingester may be back in a moment: so it must be harmless to ask twice. Moves
+ * *payload. done is never called from inside; a call that ended must not be canceled. */
+struct route_call;
+struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
+                             struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,
+                             void *cookie);
+void route_cancel(struct route_call *c); /* done is not called any more; NULL is fine */
+/* Everything can be reached; else `why` says what cannot. */
+bool route_ready(struct route *r, char *why, size_t why_size);
+/* Its ingesters that answer, and all of them. */
+size_t route_up(const struct route *r, size_t *ret_all);
+void route_json(const struct route *r, struct json *j); /* "ingesters": [...] */
+
+#endif

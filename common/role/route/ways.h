@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ways.h: what a caller knows of the ways to ingesters: how long they usually take, which of them
+ * to avoid, and how many calls may still be sent twice. For route.c and race.c only.
+ * Thread: the loop's.
+ */
+#ifndef COMMON_ROLE_ROUTE_WAYS_H
+#define COMMON_ROLE_ROUTE_WAYS_H
+
+#include "common/base/list.h"
+#include "common/rpc/rpc.h"
+
+/* What calls of one method take, straight: a running mean, and how far they are from it. */
+struct pace {
+    uint32_t mean_us, away_us; /* mean 0: nothing is known */
+};
+
+struct way {
+    char addr[RPC_ADDR_MAX + 1];
+    struct pace pace[RPC_METHODS];
+    unsigned strikes;    /* how often in a row the straight way was worse than another */
+    uint64_t avoid_ns;   /* the straight way is avoided until then */
+    uint64_t trusted_ns; /* it is not avoided before: going round was no better */
+    uint64_t no_help_ns; /* this one is not asked to pass calls on until then */
+    bool relays;         /* its build is known to pass calls on */
+    unsigned held;       /* by races that run */
+    uint64_t used_ns;    /* when it was asked for last */
+};
+
+struct ways_metrics {
+    struct metric_cell *relayed, *hedged, *hedge_won, *hedge_refused;
+};
+
+struct ways {
+    struct loop *loop;
+    struct map_str *by_addr; /* of struct way, owned */
+    uint64_t hedge_ms;       /* no call is sent twice before; 0: never */
+    uint64_t credit;         /* thousandths of calls that may be sent twice */
+    uint64_t credited_ns;    /* when time last added to it */
+    struct list waiting;     /* of struct race.link */
+    struct timer *tick;      /* runs while somebody waits */
+    bool ticking;
+    unsigned turn; /* whose turn it is to help */
+    struct ways_metrics metrics;
+};
+
+/* metrics may be NULL. on_tick runs every few ms from ways_wait on, until nobody waits. */
+struct ways *ways_new(struct loop *loop, uint64_t hedge_ms, struct metrics *metrics,
+                      void (*on_tick)(void *ways));
+void ways_free(struct ways *w); /* nobody waits; NULL is fine */
+
+/* By address, made if there is none, in the place of the one that was not used for longest when
+ * they are WAYS_MAX. Lives as long as it is held (way_hold, way_drop), else for this turn. */
+#define WAYS_MAX 4096 /* as rpc's peers */
+struct way *ways_at(struct ways *w, const char *addr);
+static inline struct way *way_hold(struct way *at)
+{
+    if (at)
+        at->held++;
+    return at;
+}
+void way_drop(struct way *at); /* NULL is fine */
+void ways_wait(struct ways *w, struct list *link);
+static inline void ways_count(struct metric_cell *c)
+{
+    if (c)
+        metric_add(c, 1);
+}
+
+/* After how long a call of this method is late. */
+uint64_t way_patience_ns(const struct ways *w, const struct way *at, uint16_t method,
+                         uint64_t deadline_ns);
+/* The straight way answered, after so long. */
+void way_answered(struct way *at, uint16_t method, uint64_t took_ns);
+/* It did not, or another one did first: it is avoided for a while. */
+void way_worse(struct way *at, uint64_t now_ns);
+/* Going round did not help: straight again, for a while. */
+void way_no_worse(struct way *at, uint64_t now_ns);
+bool way_avoided(const struct way *at, uint64_t now_ns);
+
+/* A call began, which adds to what may be sent twice. */
+void ways_credit(struct ways *w, uint64_t now_ns);
+/* One is sent twice; false: too many were. */
+bool ways_spend(struct ways *w, uint64_t now_ns);
+
+#endif
