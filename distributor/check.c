@@ -3,12 +3,12 @@
 
 #include "common/base/mem.h"
 #include "common/role/core/options.h"
+#include "distributor/base/options.h"
+#include "distributor/base/tokens.h"
 #include "distributor/forward/forward_conf.h"
-#include "distributor/options.h"
 #include "distributor/rules/policy.h"
 #include "distributor/scrape/scrape.h"
-#include "distributor/tokens.h"
-#include "distributor/write_id.h"
+#include "distributor/send/write_id.h"
 
 static int check_overrides(const struct conf *conf, const char *file, struct str text,
                            struct err *e)

@@ -29,7 +29,7 @@
 #include "common/store/tl_scan.h"
 #include "common/store/vec.h"
 
-#define WHOLE_MS 15000               /* a push of up to this is in one leaf: distributor/window.h */
+#define WHOLE_MS 15000 /* a push of up to this is in one leaf: distributor/base/window.h */
 #define RAW_MAX  (UINT32_C(1) << 22) /* leaves with unsealed rows that are held */
 
 struct hot {

@@ -27,7 +27,7 @@
 #include "deploy/ctl/import_files.h"
 #include "distributor/formats/formats.h"
 #include "distributor/formats/upload/upload.h"
-#include "distributor/pack.h"
+#include "distributor/send/pack.h"
 
 #define BODY_BYTES    (8 * MIB) /* before compression; a larger file goes alone */
 #define FILE_BYTES    (256 * MIB)

@@ -11,8 +11,8 @@
 #include "common/net/svc.h"
 #include "distributor/adhoc/adhoc_meta.h"
 #include "distributor/adhoc/adhoc_msg.h"
+#include "distributor/base/state.h"
 #include "distributor/formats/push.h"
-#include "distributor/state.h"
 
 #define ADHOC_MAGIC   MAGIC('a', 'd', 'h', 'c')
 #define ADHOC_SMALL   (64 * KIB) /* a message that holds no file */

@@ -21,7 +21,7 @@
 #include "common/store/doc.h"
 #include "distributor/adhoc/adhoc_job.h"
 #include "distributor/adhoc/adhoc_view.h"
-#include "distributor/left_out.h"
+#include "distributor/base/left_out.h"
 #include "proto/doc.pb-c.h"
 
 #define SERVICE   "/adhocprofiles.v1.AdHocProfileService/"

@@ -7,7 +7,7 @@
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/legacy/legacy.h"
 #include "distributor/formats/multipart.h"
-#include "distributor/formats/pprof_stacks.h"
+#include "distributor/formats/pprof/pprof_stacks.h"
 #include "distributor/formats/pyrotree.h"
 #include "distributor/formats/speedscope.h"
 

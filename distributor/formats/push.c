@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/formats/push.h"
 
-#include "distributor/formats/known.h"
 #include "distributor/formats/normalize.h"
+#include "distributor/formats/pprof/known.h"
 
 #define SERIES_FIRST 4
 #define WORD_MAX     255 /* bytes of each part of a profile type id */

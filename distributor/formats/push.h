@@ -10,8 +10,8 @@
 #include "common/model/label.h"
 #include "common/model/ptype.h"
 #include "common/model/stacks.h"
-#include "distributor/formats/known_counts.h"
-#include "distributor/ingest.h"
+#include "distributor/base/ingest.h"
+#include "distributor/formats/pprof/known_counts.h"
 
 struct push;
 

@@ -27,10 +27,10 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/sys/chan.h"
+#include "distributor/base/state.h"
 #include "distributor/forward/forward_make.h"
 #include "distributor/forward/forward_req.h"
 #include "distributor/forward/forward_target.h"
-#include "distributor/state.h"
 
 #define TICK_MS       1000
 #define RESERVE_LEAST ((uint64_t)64 * MIB)

@@ -8,10 +8,10 @@
 
 #include <stdatomic.h>
 
-#include "common/model/relabel.h"
 #include "common/model/selector.h"
 #include "common/net/http_client.h"
 #include "common/sys/thread.h"
+#include "distributor/rules/relabel.h"
 
 #define FORWARD_TARGETS_MAX     32
 #define FORWARD_NAME_MAX        64

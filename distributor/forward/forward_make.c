@@ -18,8 +18,8 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/model/pprof_out.h"
+#include "distributor/base/window.h"
 #include "distributor/forward/forward_req.h"
-#include "distributor/window.h"
 
 #define SCRATCH_MAX   (256 * MIB)
 #define REQUEST_BYTES (4 * MIB) /* a request of push.v1 gets no more profiles beyond that */

@@ -11,7 +11,7 @@
 #define DISTRIBUTOR_FORWARD_FORWARD_MAKE_H
 
 #include "distributor/forward/forward_conf.h"
-#include "distributor/intake.h"
+#include "distributor/intake/intake.h"
 
 #define FORWARD_RECORD_MAX (64 * MIB)
 

@@ -21,7 +21,7 @@
 #include "common/sys/chan.h"
 #include "common/sys/secret_file.h"
 #include "distributor/forward/forward_req.h"
-#include "distributor/intake.h"
+#include "distributor/intake/intake.h"
 
 #define IDLE_MS       1000
 #define POISON_TRIES  10

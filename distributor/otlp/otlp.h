@@ -14,7 +14,7 @@
 #include "common/base/err.h"
 #include "common/base/str.h"
 #include "common/base/vec.h"
-#include "distributor/limits.h"
+#include "distributor/formats/limits.h"
 
 #define OTLP_NONE        UINT32_MAX
 #define OTLP_VALUE_DEPTH 8  /* nesting of attribute values */

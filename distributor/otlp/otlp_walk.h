@@ -6,7 +6,7 @@
 #define DISTRIBUTOR_OTLP_OTLP_WALK_H
 
 #include "distributor/formats/paths.h"
-#include "distributor/formats/pprof_stacks.h"
+#include "distributor/formats/pprof/pprof_stacks.h"
 #include "distributor/otlp/otlp_text.h"
 
 struct otlp_memo;

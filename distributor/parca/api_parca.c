@@ -19,14 +19,14 @@
 #include "common/base/wr.h"
 #include "common/cluster/node/peers.h"
 #include "common/net/svc.h"
-#include "distributor/intake.h"
-#include "distributor/left_out.h"
+#include "distributor/base/left_out.h"
+#include "distributor/base/state.h"
+#include "distributor/intake/intake.h"
 #include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
 #include "distributor/parca/parca_since.h"
 #include "distributor/rules/rules.h"
-#include "distributor/state.h"
 
 #define SERVICE    "/parca.profilestore.v1alpha1.ProfileStoreService/"
 #define GROWS      6 /* memory in work : message, whose buffers are compressed */

@@ -6,7 +6,7 @@
 #define DISTRIBUTOR_PARCA_PARCA_FRAMES_H
 
 #include "distributor/formats/paths.h"
-#include "distributor/parca/arrow.h"
+#include "distributor/parca/arrow/arrow.h"
 
 /* Fields of a location, of its lines, and of a line's function (v1 has the latter in the line):
  * ARROW_NO_FIELD where the schema has none. */

@@ -20,7 +20,7 @@
 #include "common/base/hash.h"
 #include "common/base/secret.h"
 #include "common/model/slot.h"
-#include "distributor/window.h"
+#include "distributor/base/window.h"
 
 #define NS_PER_MS    INT64_C(1000000)
 #define SET_OVERFLOW UINT32_MAX

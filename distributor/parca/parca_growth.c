@@ -14,14 +14,14 @@
  * A series is (tenant, service, labels, name, sample types). Growth of up to 15 s is a point at the
  * time of the profile, as agents send it; of more it is spread from the last profile to this one,
  * and gauges then count at the beginning, once in a leaf. What is a counter, and since when, is the
- * matter of formats/pprof_since.c; what was stored that of parca_since.c.
+ * matter of formats/pprof/pprof_since.c; what was stored that of parca_since.c.
  */
 #include "distributor/parca/parca_growth.h"
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "distributor/formats/pprof_since.h"
-#include "distributor/window.h"
+#include "distributor/base/window.h"
+#include "distributor/formats/pprof/pprof_since.h"
 
 #define KEY_MAX   MIB
 #define NS_PER_MS INT64_C(1000000)

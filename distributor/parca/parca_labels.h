@@ -9,7 +9,7 @@
 #include "common/base/vec.h"
 #include "common/model/exid.h"
 #include "common/model/label.h"
-#include "distributor/limits.h"
+#include "distributor/formats/limits.h"
 
 #define PARCA_DROP_LABELS "cpu,thread_id"
 #define PARCA_OVERFLOW    "[overflow]"

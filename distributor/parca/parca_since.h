@@ -10,7 +10,7 @@
 
 #include "common/base/vec.h"
 #include "common/sys/thread.h"
-#include "distributor/intake.h"
+#include "distributor/intake/intake.h"
 
 #define PARCA_NO_ROW SIZE_MAX
 

@@ -16,7 +16,7 @@
 #include "distributor/parca/parca_write.h"
 
 #include "common/base/hash.h"
-#include "distributor/parca/arrow_ask.h"
+#include "distributor/parca/arrow/arrow_ask.h"
 #include "distributor/parca/parca_groups.h"
 
 #define COLUMNS_MAX   1024

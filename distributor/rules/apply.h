@@ -5,8 +5,8 @@
 #ifndef DISTRIBUTOR_RULES_APPLY_H
 #define DISTRIBUTOR_RULES_APPLY_H
 
+#include "distributor/base/window.h"
 #include "distributor/rules/policy.h"
-#include "distributor/window.h"
 
 struct applied {
     uint32_t groups;  /* bit i: a series of the push is in usage group i */

@@ -13,10 +13,10 @@
 #ifndef DISTRIBUTOR_RULES_POLICY_H
 #define DISTRIBUTOR_RULES_POLICY_H
 
-#include "common/model/relabel.h"
 #include "common/model/selector.h"
 #include "common/sys/thread.h"
-#include "distributor/options.h"
+#include "distributor/base/options.h"
+#include "distributor/rules/relabel.h"
 
 #define POLICY_FILE_MAX    ((size_t)1024 * 1024)
 #define POLICY_LIST_MAX    100  /* rules of each kind */

@@ -13,8 +13,8 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "distributor/state.h"
-#include "distributor/stored.h"
+#include "distributor/base/state.h"
+#include "distributor/rules/stored.h"
 
 #define YAML "text/yaml; charset=utf-8"
 

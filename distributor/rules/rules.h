@@ -8,9 +8,9 @@
 #define DISTRIBUTOR_RULES_RULES_H
 
 #include "common/net/http.h"
+#include "distributor/base/tenants.h"
 #include "distributor/rules/actives.h"
 #include "distributor/rules/apply.h"
-#include "distributor/tenants.h"
 
 #define RULES_LABELS_MAX  100  /* tenants with metrics of their own; the others are "other" */
 #define RULES_ACTIVES_MAX 4096 /* tenants whose series are counted */

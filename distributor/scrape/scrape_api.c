@@ -3,7 +3,7 @@
  * scrape_api: GET /api/v1/targets?state=up|down|unknown&job=: what is fetched, and how it went.
  */
 #include "common/base/json.h"
-#include "distributor/left_out.h"
+#include "distributor/base/left_out.h"
 #include "distributor/scrape/scrape_impl.h"
 
 #define ANSWER_MAX (256 * MIB)

@@ -12,8 +12,8 @@
 #include "common/base/err.h"
 #include "common/conf/conf_tree.h"
 #include "common/model/label.h"
-#include "common/model/relabel.h"
 #include "common/net/http_client.h"
+#include "distributor/rules/relabel.h"
 
 #define SCRAPE_CONF_BYTES   (32 * MIB) /* memory of one file's tree and structs */
 #define SCRAPE_JOBS_MAX     1000

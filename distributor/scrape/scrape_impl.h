@@ -12,11 +12,11 @@
 #include "common/base/map.h"
 #include "common/base/vec.h"
 #include "common/net/http_multi.h"
+#include "distributor/base/state.h"
 #include "distributor/scrape/scrape.h"
 #include "distributor/scrape/scrape_k8s.h"
 #include "distributor/scrape/scrape_sched.h"
 #include "distributor/scrape/scrape_targets.h"
-#include "distributor/state.h"
 
 #define SCRAPE_MAGIC       MAGIC('s', 'c', 'r', 'p')
 #define SCRAPE_ENTRY_MAGIC MAGIC('s', 'c', 'r', 'e')
@@ -53,7 +53,7 @@ struct scrape_entry { /* one profile of one target */
     /* For people. */
     char error[SCRAPE_ERROR_MAX];
     uint64_t fetches, failures, took_ms, bytes;
-    uint64_t left_out[PUSH_DROPS]; /* of the last one stored: distributor/left_out.h */
+    uint64_t left_out[PUSH_DROPS]; /* of the last one stored: distributor/base/left_out.h */
     int64_t tried_ms;
 };
 

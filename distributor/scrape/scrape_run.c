@@ -18,11 +18,11 @@
 
 #include "common/model/slot.h"
 #include "common/sys/secret_file.h"
+#include "distributor/base/window.h"
 #include "distributor/formats/formats.h"
-#include "distributor/formats/pprof_since.h"
-#include "distributor/intake.h"
+#include "distributor/formats/pprof/pprof_since.h"
+#include "distributor/intake/intake.h"
 #include "distributor/scrape/scrape_impl.h"
-#include "distributor/window.h"
 
 #define SECRET_MAX (64 * KIB)
 #define URL_ARENA  (64 * KIB)

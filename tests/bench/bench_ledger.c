@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "common/base/prng.h"
-#include "distributor/acked.h"
+#include "distributor/send/acked.h"
 
 #define SHARDS  4096
 #define RATE    10000

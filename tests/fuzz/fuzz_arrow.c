@@ -3,7 +3,7 @@
  * Arrow streams as parca-agent sends them, v2, all the way into checked pushes; what is left of a
  * stream that is none of that is still read cell by cell. Small limits, so that they are met.
  */
-#include "distributor/parca/arrow.h"
+#include "distributor/parca/arrow/arrow.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_write.h"
 #include "tests/lib/parca_bed.h"

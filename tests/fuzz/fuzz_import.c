@@ -4,7 +4,7 @@
  * one that the ingester takes, and pushes of the same sums. The first byte picks the level.
  */
 #include "common/model/slot.h"
-#include "distributor/import_push.h"
+#include "distributor/api/import_push.h"
 #include "ingester/write_msg.h"
 #include "tests/lib/batch_keep.h"
 #include "tests/lib/dist_push.h"

@@ -8,7 +8,7 @@
  *                                     of one service; bytes of the last are changed; little memory
  */
 #include "common/base/mem.h"
-#include "distributor/formats/known.h"
+#include "distributor/formats/pprof/known.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"
 

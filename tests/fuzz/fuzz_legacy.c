@@ -4,7 +4,7 @@
  * pprof reads, and a push that is sound.
  */
 #include "distributor/formats/legacy/legacy.h"
-#include "distributor/formats/pprof.h"
+#include "distributor/formats/pprof/pprof.h"
 #include "tests/lib/fuzz_ingest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

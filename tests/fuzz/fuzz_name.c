@@ -2,7 +2,7 @@
  *
  * name=. Holds: what is accepted, printed and read again is the same name.
  */
-#include "common/model/appname.h"
+#include "distributor/formats/appname.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "distributor/parca/debuginfo_elf.h"
-#include "distributor/parca/debuginfo_file.h"
+#include "distributor/parca/debuginfo/debuginfo_elf.h"
+#include "distributor/parca/debuginfo/debuginfo_file.h"
 #include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/buf.h"
-#include "common/model/relabel.h"
+#include "distributor/rules/relabel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

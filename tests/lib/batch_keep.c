@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "distributor/options.h"
+#include "distributor/base/options.h"
 #include "tests/lib/dist_push.h"
 
 static struct push *keep_begin(void *cookie, const struct ingest *in, struct err *e)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/fuzz_ingest.h"
 
+#include "distributor/base/options.h"
 #include "distributor/formats/upload/upload.h"
-#include "distributor/options.h"
-#include "distributor/pack.h"
+#include "distributor/send/pack.h"
 #include "tests/lib/dist_push.h"
 
 #define NOW_MS INT64_C(1795000000000)

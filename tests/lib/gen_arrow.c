@@ -10,7 +10,7 @@
 
 #include "common/base/compress.h"
 #include "common/base/wr.h"
-#include "distributor/parca/arrow_fbw.h"
+#include "distributor/parca/arrow/arrow_fbw.h"
 
 #define BUF_MAX (64 * MIB)
 

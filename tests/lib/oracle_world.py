@@ -21,7 +21,7 @@ DAY_MS = 86400_000
 
 def never_cut(body):
     """With a stack that is deeper than the Go runtime's limit for memory, so that no stack of the file is taken for one that was cut
-    and gets another's root (distributor/formats/pprof_graft.c, which has tests of its own)."""
+    and gets another's root (distributor/formats/pprof/pprof_graft.c, which has tests of its own)."""
     p = pprof_ref.Profile(body)
     ids, values = bytes([min(p.locations)] * 40), bytes([1] * len(p.types))
     assert min(p.locations) < 128

@@ -11,7 +11,7 @@
 #include "common/store/retain.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
-#include "distributor/import_msg.h"
+#include "distributor/api/import_msg.h"
 #include "ingester/write_msg.h"
 #include "tests/lib/kv_dir.h"
 

@@ -13,7 +13,7 @@ RELAY = pathlib.Path("common/role/route/relay.c")
 # Between two nodes that name each other: nobody else's leader is meant.
 STRAIGHT_ONLY = re.compile(r"RPC_(STATUS|RELAY|GIVE_UP|REPL_\w+)$")
 # Others' layouts, that we read.
-FOREIGN = {"distributor/parca/arrow.c", "distributor/parca/arrow_ask.c"}
+FOREIGN = {"distributor/parca/arrow/arrow.c", "distributor/parca/arrow/arrow_ask.c"}
 VERSION = re.compile(r"^#define\s+((?:[A-Z0-9]+_)*VERSION(?:_[A-Z0-9]+)*|FORMAT_WRITTEN)\s+(\d+)\b"
                      r"|\benum\b.*?\b(VERSION) = (\d+)", re.M)
 

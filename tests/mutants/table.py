@@ -18,8 +18,8 @@ class Mutant(NamedTuple):
 H1 = "tests/unit/common/net/test_http1"
 H2 = "tests/unit/common/net/test_http2_abuse"
 HEAD = "tests/unit/common/net/test_head"
-PPROF = "tests/unit/distributor/formats/test_pprof_hostile"
-ARROW = "tests/unit/distributor/parca/test_arrow"
+PPROF = "tests/unit/distributor/formats/pprof/test_pprof_hostile"
+ARROW = "tests/unit/distributor/parca/arrow/test_arrow"
 FRAME = "tests/unit/common/rpc/test_rpc_frame"
 BASE = "tests/unit/common/base/test_base"
 COMPRESS = "tests/unit/common/base/test_compress"
@@ -48,19 +48,19 @@ MUTANTS = [
     Mutant("h1_target_bytes", "common/net/http_head.c", "if (c <= ' ' || c == '#')", "if (c < ' ')", HEAD),
     Mutant("h1_expect", "common/net/http_head.c", "if (f.expects > 1 || (f.expects && !f.continue_ok))", "if (0)", HEAD),
     # ---- pprof
-    Mutant("pprof_two_profiles", "distributor/formats/pprof.c", "if (p->has_time)", "if (0)", PPROF),
-    Mutant("pprof_bad_strings", "distributor/formats/pprof_ids.c", "if (p->bad_string_refs > all / 100)",
+    Mutant("pprof_two_profiles", "distributor/formats/pprof/pprof.c", "if (p->has_time)", "if (0)", PPROF),
+    Mutant("pprof_bad_strings", "distributor/formats/pprof/pprof_ids.c", "if (p->bad_string_refs > all / 100)",
            "if (p->bad_string_refs > all / 2)", PPROF),
-    Mutant("pprof_bad_strings_few", "distributor/formats/pprof_ids.c", "if (p->bad_string_refs <= 100)",
+    Mutant("pprof_bad_strings_few", "distributor/formats/pprof/pprof_ids.c", "if (p->bad_string_refs <= 100)",
            "if (p->bad_string_refs < 100)", PPROF),
-    Mutant("pprof_budget", "distributor/formats/pprof.c", "more > s->p->bytes_max - s->p->bytes", "0", PPROF),
+    Mutant("pprof_budget", "distributor/formats/pprof/pprof.c", "more > s->p->bytes_max - s->p->bytes", "0", PPROF),
     # ---- Arrow
-    Mutant("arrow_ratio", "distributor/parca/arrow_batch.c", "total / l->inflated_ratio > r->budget->body_bytes",
+    Mutant("arrow_ratio", "distributor/parca/arrow/arrow_batch.c", "total / l->inflated_ratio > r->budget->body_bytes",
            "0", ARROW),
-    Mutant("arrow_total", "distributor/parca/arrow_batch.c", "|| total > l->inflated_bytes", "", ARROW),
-    Mutant("arrow_lz4_claim", "distributor/parca/arrow_batch.c",
+    Mutant("arrow_total", "distributor/parca/arrow/arrow_batch.c", "|| total > l->inflated_bytes", "", ARROW),
+    Mutant("arrow_lz4_claim", "distributor/parca/arrow/arrow_batch.c",
            "if (r->codec == CODEC_LZ4 && (size_t)size / LZ4_RATIO > packed)", "if (0)", ARROW),
-    Mutant("arrow_short_buffer", "distributor/parca/arrow_batch.c", "!u64_mul(n, size, &need) || b.len < need",
+    Mutant("arrow_short_buffer", "distributor/parca/arrow/arrow_batch.c", "!u64_mul(n, size, &need) || b.len < need",
            "!u64_mul(n, size, &need) || b.len + 1 < need", ARROW),
     # ---- frames between processes
     Mutant("rpc_chunk", "common/rpc/rpc_frame.c", "f->offset % RPC_FRAME_CHUNK || ", "", FRAME),
@@ -108,6 +108,6 @@ MUTANTS = [
     Mutant("jpull_depth", "common/net/jpull.c", "} else if (depth == j->depth_max) {",
            "} else if (depth == 2 * j->depth_max) {", "tests/unit/common/net/test_jpull"),
     # ---- what a push is told
-    Mutant("intake_urgency", "distributor/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE",
+    Mutant("intake_urgency", "distributor/intake/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE",
            "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE", "tests/unit/distributor/test_refused"),
 ]

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "distributor/formats/known.h"
+#include "distributor/formats/pprof/known.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/pprof_forms.h"
 

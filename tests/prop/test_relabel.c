@@ -13,7 +13,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/model/relabel.h"
+#include "distributor/rules/relabel.h"
 
 #define ROUNDS 20000
 #define SLOTS  64

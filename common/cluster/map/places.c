@@ -4,7 +4,7 @@
  *
  * Readers ask all numbers that were ever in a list of steps, whenever they were valid. So a number
  * that is missing from a list is added as a step of a time that no profile has (any before 1990 is
- * refused, distributor/window.c), with a step back to the first number behind it:
+ * refused, distributor/base/window.c), with a step back to the first number behind it:
  *
  *   1, from 2026 on 4; and 8:   1, in 1970 for a leaf 8, then 1, from 2026 on 4
  */

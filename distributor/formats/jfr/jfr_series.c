@@ -18,8 +18,8 @@
 #include <stdlib.h>
 
 #include "distributor/formats/jfr/jfr_impl.h"
-#include "distributor/formats/pprof_groups.h"
-#include "distributor/formats/pprof_spans.h"
+#include "distributor/formats/pprof/pprof_groups.h"
+#include "distributor/formats/pprof/pprof_spans.h"
 
 #define TYPES_MAX 2
 

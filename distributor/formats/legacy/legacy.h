@@ -9,7 +9,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "distributor/limits.h"
+#include "distributor/formats/limits.h"
 
 /* By its first line or words. No pprof message begins like one of them. */
 bool legacy_sniff(struct str body);

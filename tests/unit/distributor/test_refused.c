@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/obs/log.h"
-#include "distributor/intake.h"
-#include "distributor/metrics.h"
+#include "distributor/base/metrics.h"
+#include "distributor/intake/intake.h"
 
 static char text[8192];
 

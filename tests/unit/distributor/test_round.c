@@ -12,7 +12,7 @@
 #include "common/role/route/relay.h"
 #include "common/role/route/route_impl.h"
 #include "common/rpc/rpc_mem.h"
-#include "distributor/state.h"
+#include "distributor/base/state.h"
 #include "tests/lib/dist_bed.h"
 #include "tests/lib/gen_pprof.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "distributor/pack.h"
+#include "distributor/send/pack.h"
 #include "proto/ingest.pb-c.h"
 
 static void test_what_was_packed_is_read(void **state)

@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/render/export.h"
-#include "distributor/formats/pprof.h"
+#include "distributor/formats/pprof/pprof.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/querier_gen.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
-#include "distributor/options.h"
+#include "distributor/base/options.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "distributor/options.h"
+#include "distributor/base/options.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "distributor/formats/pprof.h"
+#include "distributor/formats/pprof/pprof.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/testdata.h"
 

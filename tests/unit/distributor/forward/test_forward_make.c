@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "distributor/base/window.h"
 #include "distributor/formats/push_msg.h"
 #include "distributor/forward/forward_make.h"
 #include "distributor/forward/forward_req.h"
-#include "distributor/window.h"
 #include "tests/lib/batch_keep.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"

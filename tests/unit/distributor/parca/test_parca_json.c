@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/wr.h"
-#include "distributor/parca/debuginfo_rpc.h"
+#include "distributor/parca/debuginfo/debuginfo_rpc.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
 #include "tests/lib/parca_bed.h"

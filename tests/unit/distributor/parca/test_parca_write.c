@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/base/map.h"
-#include "distributor/parca/arrow.h"
+#include "distributor/parca/arrow/arrow.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_write.h"
 #include "tests/lib/dist_push.h"

@@ -19,7 +19,7 @@
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "distributor/formats/legacy/legacy_impl.h"
-#include "distributor/formats/pprof.h"
+#include "distributor/formats/pprof/pprof.h"
 #include "tests/lib/testdata.h"
 
 struct want_location {
