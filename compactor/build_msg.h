@@ -5,7 +5,7 @@
 #ifndef COMPACTOR_BUILD_MSG_H
 #define COMPACTOR_BUILD_MSG_H
 
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 
 #define BUILD_MSG_VERSION 1
 

@@ -2,7 +2,7 @@
 #include "ingester/accept_msg.h"
 
 #include "common/base/size.h"
-#include "common/store/ledger.h"
+#include "common/store/ledger/ledger.h"
 #include "ingester/shards.h"
 #include "ingester/unpack.h"
 #include "proto/ledger.pb-c.h"

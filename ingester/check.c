@@ -5,7 +5,7 @@
 
 #include "common/cold/place.h"
 #include "common/role/core/options.h"
-#include "common/store/retain.h"
+#include "common/store/retain/retain.h"
 #include "ingester/rollups.h"
 #include "ingester/state.h"
 

@@ -9,11 +9,11 @@
 #include <stdio.h>
 
 #include "common/obs/log.h"
-#include "common/store/acks.h"
-#include "common/store/build.h"
-#include "common/store/exm.h"
-#include "common/store/retain.h"
-#include "common/store/tomb.h"
+#include "common/store/build/build.h"
+#include "common/store/exemplar/exm.h"
+#include "common/store/ledger/acks.h"
+#include "common/store/mask/tomb.h"
+#include "common/store/retain/retain.h"
 
 #define RETRY_MS    1000
 #define WAIT_MAX_MS 1000 /* a seal may make work that nobody could foresee */

@@ -6,7 +6,7 @@
 #define INGESTER_CLOCKS_H
 
 #include "common/rpc/rpc.h"
-#include "common/store/eclock.h"
+#include "common/store/state/eclock.h"
 #include "common/sys/loop.h"
 
 struct clocks;

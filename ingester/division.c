@@ -6,7 +6,7 @@
  * that are given when a shard is opened are wrong from the next one on: together they pass the
  * limit, or they stay a hundredth when the others have gone. So
  *
- *   block cache, memtables   are common to all databases (common/store/kv_pool.h), those of
+ *   block cache, memtables   are common to all databases (common/store/kv/kv_pool.h), those of
  *                            followers as well; a thread has the largest memtables written out
  *   newest log entries       have one limit for all logs (common/repl/repl_cache.c)
  *   dictionaries, names,     belong to stores, that is, to shards that are served. Each has a

@@ -7,7 +7,7 @@
 #ifndef INGESTER_DIVISION_H
 #define INGESTER_DIVISION_H
 
-#include "common/store/kv_pool.h"
+#include "common/store/kv/kv_pool.h"
 #include "ingester/state.h"
 
 struct division;

@@ -10,7 +10,7 @@
 #ifndef INGESTER_FAR_TURN_H
 #define INGESTER_FAR_TURN_H
 
-#include "common/store/kv_reach.h"
+#include "common/store/kv/kv_reach.h"
 #include "common/sys/clock.h"
 
 struct far_turn {

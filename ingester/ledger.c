@@ -22,8 +22,8 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv_reach.h"
-#include "common/store/ledger.h"
+#include "common/store/kv/kv_reach.h"
+#include "common/store/ledger/ledger.h"
 #include "common/sys/thread.h"
 #include "ingester/rpc_read.h"
 

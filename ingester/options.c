@@ -2,7 +2,7 @@
 #include "ingester/options.h"
 
 #include "common/cold/place.h"
-#include "common/store/group.h"
+#include "common/store/catalog/group.h"
 
 #define ST struct ingester_conf
 

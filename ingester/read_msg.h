@@ -6,7 +6,7 @@
 #define INGESTER_READ_MSG_H
 
 #include "common/rpc/rpc.h"
-#include "common/store/exm.h"
+#include "common/store/exemplar/exm.h"
 #include "common/store/store.h"
 #include "proto/common.pb-c.h"
 

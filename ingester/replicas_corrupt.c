@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * replicas_corrupt: a database that lacks rows or cannot be read. RocksDB refuses it, or the checks
- * of its write-ahead logs do (common/store/rocks_wal.cc, kv_chain.h). It must not be served: what
- * it lacks would be missing from answers without a word.
+ * of its write-ahead logs do (common/store/kv/rocks_wal.cc, kv_chain.h). It must not be served:
+ * what it lacks would be missing from answers without a word.
  *
  *   1. The folder is renamed, and an empty database is opened in its place.
  *   2. The log of the replica is whole, so the replica votes and stores entries as before: a lost

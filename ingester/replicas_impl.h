@@ -11,7 +11,7 @@
 #include "common/cluster/map/progress.h"
 #include "common/cluster/view/view.h"
 #include "common/repl/repl_node.h"
-#include "common/store/reclaim.h"
+#include "common/store/delete/reclaim.h"
 #include "ingester/replicas.h"
 
 enum replica_at {

@@ -3,9 +3,9 @@
  * replicas_reclaim: the bytes of purged deletes leave the files of every copy.
  *
  * What a purge deleted is the same rows on all copies, and so are the rows that say which ranges
- * of keys it touched (common/store/reclaim.h). Each copy, whoever leads, looks for such rows in its
- * own database, compacts the ranges one by one on a pool thread, and says as of which entry of the
- * log it has nothing left (`reclaimed`, in its answers to the leader).
+ * of keys it touched (common/store/delete/reclaim.h). Each copy, whoever leads, looks for such
+ * rows in its own database, compacts the ranges one by one on a pool thread, and says as of which
+ * entry of the log it has nothing left (`reclaimed`, in its answers to the leader).
  *
  *   all copies     look ─> compact, some ranges a second ─> nothing left as of entry i ─> said
  *   who leads      the ranges there were as of its own i: a round
@@ -23,7 +23,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/repl/apply.h"
-#include "common/store/tomb.h"
+#include "common/store/mask/tomb.h"
 #include "ingester/replicas_impl.h"
 
 #define LOOK_MS      1000 /* while there is something */

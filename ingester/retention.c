@@ -11,8 +11,8 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/obs/log.h"
-#include "common/store/forecast.h"
-#include "common/store/retain.h"
+#include "common/store/retain/forecast.h"
+#include "common/store/retain/retain.h"
 
 #define LOOK_MS 10000
 

@@ -4,7 +4,7 @@
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "common/model/tenant_id.h"
-#include "common/store/group.h"
+#include "common/store/catalog/group.h"
 
 struct tenant_names {
     struct str tenant; /* in the configuration; of the default: NULL */

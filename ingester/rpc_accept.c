@@ -17,8 +17,8 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv_reach.h"
-#include "common/store/ledger.h"
+#include "common/store/kv/kv_reach.h"
+#include "common/store/ledger/ledger.h"
 #include "ingester/accept_msg.h"
 #include "ingester/ledger.h"
 #include "proto/ledger.pb-c.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rpc_accept.h: serves RPC_LEDGER_ACCEPT: what the auditor found to differ of a tenant is looked at
- * again, and accepted as it is (common/store/ledger_accept.c). Loop.
+ * again, and accepted as it is (common/store/check/ledger_accept.c). Loop.
  */
 #ifndef INGESTER_RPC_ACCEPT_H
 #define INGESTER_RPC_ACCEPT_H

@@ -38,7 +38,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "ingester/rpc_read.h"
 #include "ingester/unpack.h"
 #include "proto/build.pb-c.h"

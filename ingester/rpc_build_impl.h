@@ -5,7 +5,7 @@
 #ifndef INGESTER_RPC_BUILD_IMPL_H
 #define INGESTER_RPC_BUILD_IMPL_H
 
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "ingester/claimed.h"
 #include "ingester/rpc_build.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv_reach.h"
+#include "common/store/kv/kv_reach.h"
 #include "ingester/rpc_build_impl.h"
 #include "ingester/rpc_read.h"
 #include "ingester/unpack.h"

@@ -22,7 +22,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/tomb.h"
+#include "common/store/mask/tomb.h"
 #include "ingester/read_msg.h"
 #include "ingester/replicas.h"
 #include "ingester/unpack.h"

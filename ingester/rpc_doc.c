@@ -14,7 +14,7 @@
 #include "ingester/rpc_doc.h"
 
 #include "common/base/mem.h"
-#include "common/store/doc.h"
+#include "common/store/delete/doc.h"
 #include "ingester/disk.h"
 #include "ingester/replicas.h"
 #include "ingester/unpack.h"

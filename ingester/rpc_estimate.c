@@ -5,7 +5,7 @@
 #include "ingester/rpc_estimate.h"
 
 #include "common/base/size.h"
-#include "common/store/estimate.h"
+#include "common/store/query/estimate.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
 

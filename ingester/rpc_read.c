@@ -30,7 +30,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/role/core/memory.h"
-#include "common/store/kv_reach.h"
+#include "common/store/kv/kv_reach.h"
 #include "common/sys/fair.h"
 #include "ingester/placed.h"
 #include "ingester/read_run.h"

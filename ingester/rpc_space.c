@@ -9,8 +9,8 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/vec.h"
-#include "common/store/forecast.h"
-#include "common/store/space.h"
+#include "common/store/check/space.h"
+#include "common/store/retain/forecast.h"
 #include "ingester/unpack.h"
 #include "proto/space.pb-c.h"
 

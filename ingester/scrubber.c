@@ -17,8 +17,8 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv_reach.h"
-#include "common/store/scrub.h"
+#include "common/store/check/scrub.h"
+#include "common/store/kv/kv_reach.h"
 #include "ingester/rpc_read.h"
 
 #define ROWS_MAX    1024

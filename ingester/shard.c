@@ -29,11 +29,12 @@
  * own, so that it takes the thread for milliseconds at a time.
  *
  * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
- * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
+ * committer is at the disk: the engine keeps batches and seal entries apart
+ * (common/store/seal/seal.c).
  *
- * Where a shard has copies, batches of seals and chores are pipelined (common/store/pipe.h). Seals
- * follow each other without a wait. Chores and tasks read by views what was written before them, so
- * they start when no batch is in flight. A chore that is due does get its turn: after
+ * Where a shard has copies, batches of seals and chores are pipelined (common/store/state/pipe.h).
+ * Seals follow each other without a wait. Chores and tasks read by views what was written before
+ * them, so they start when no batch is in flight. A chore that is due does get its turn: after
  * SETTLE_HELD_MS no seal starts before it.
  *
  * Late data of a bucket that left for the cold tier need far rows to be sealed and built. The
@@ -57,9 +58,9 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/obs/log.h"
-#include "common/store/names_max.h"
-#include "common/store/stage_ahead.h"
-#include "common/store/tomb.h"
+#include "common/store/catalog/names_max.h"
+#include "common/store/mask/tomb.h"
+#include "common/store/write/stage_ahead.h"
 #include "ingester/shard_impl.h"
 #include "ingester/shard_state.h"
 

@@ -6,8 +6,8 @@
 #define INGESTER_SHARD_H
 
 #include "common/base/list.h"
+#include "common/store/mask/tomb.h"
 #include "common/store/store.h"
-#include "common/store/tomb.h"
 #include "common/sys/fair.h"
 #include "common/sys/loop.h"
 #include "ingester/metrics.h"
@@ -49,7 +49,7 @@ struct shard_opts {
     size_t group_bytes_max;
     uint64_t group_wait_ms;
     size_t seal_rows;
-    uint32_t tenants_max; /* common/store/names_max.h */
+    uint32_t tenants_max; /* common/store/catalog/names_max.h */
     struct metrics *metrics;
     bool simulated; /* no threads: steps and commits run on the loop */
 };

@@ -2,7 +2,7 @@
 #include "ingester/shard_state.h"
 
 #include "common/obs/log.h"
-#include "common/store/eclock.h"
+#include "common/store/state/eclock.h"
 
 /* How long it is held is an upper bound: runs before this one count. */
 static void log_clock(uint32_t number, const struct store_clock *was, const struct store_clock *now)

@@ -6,7 +6,7 @@
 #define INGESTER_WRITE_MSG_H
 
 #include "common/base/arena.h"
-#include "common/store/dict_known.h"
+#include "common/store/dict/dict_known.h"
 #include "common/store/store.h"
 
 struct write_msg {

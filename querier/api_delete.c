@@ -30,7 +30,7 @@
 #define WHAT_MAX          8192
 
 enum op { OP_DELETE, OP_DRY_RUN, OP_LIST };
-/* As common/store/tomb.h numbers them. */
+/* As common/store/mask/tomb.h numbers them. */
 static const char *const kinds[] = { "nothing", "tenant", "services", "series", "range" };
 static const char *const states[] = { "purging", "purged", "done" };
 

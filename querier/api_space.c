@@ -11,8 +11,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/retain.h"
-#include "common/store/space.h"
+#include "common/store/check/space.h"
+#include "common/store/retain/retain.h"
 #include "proto/space.pb-c.h"
 #include "querier/ask_all.h"
 #include "querier/volumes.h"

@@ -63,7 +63,7 @@ static int add_reply(struct merged *m, struct query *q, const struct wire_merged
     return 0;
 }
 
-/* What a dictionary or a push had no room for ends in this frame (common/store/dict_cap.h). */
+/* What a dictionary or a push had no room for ends in this frame (common/store/dict/dict_cap.h). */
 static uint64_t overflow_of(const struct calltree *t)
 {
     uint64_t sum = 0;

@@ -10,7 +10,7 @@
 #include "common/model/slot.h"
 #include "querier/plan.h"
 
-#define FLAT_WINDOW_MAX 3 /* SPREAD_SLOTS_MAX of common/store/spread.h */
+#define FLAT_WINDOW_MAX 3 /* SPREAD_SLOTS_MAX of common/store/state/spread.h */
 
 /* The leaves that have a part in the points of a grid whose steps are under a minute, as a grid of
  * 10 s. False: there are none, or they would begin before the first slot. */

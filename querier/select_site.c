@@ -36,7 +36,7 @@
 
 #define CELLS_MAX 4096
 
-/* Lengths of nodes, in seconds: LEVELS of common/store/keys.h. */
+/* Lengths of nodes, in seconds: LEVELS of common/store/codec/keys.h. */
 static const int64_t node_s[] = { 10, 60, 600, 3600, 21600, 86400, 8 * 86400, 64 * 86400 };
 #define NODES SELECT_SITE_NODES
 static_assert(ARRAY_LEN(node_s) == NODES, "one for each level");

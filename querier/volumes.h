@@ -8,7 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/base/vec.h"
-#include "common/store/forecast.h"
+#include "common/store/retain/forecast.h"
 #include "proto/space.pb-c.h"
 
 struct volume {

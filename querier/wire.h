@@ -142,7 +142,7 @@ struct wire_label_lists {
     size_t sets_len;
     bool truncated;
 };
-struct wire_estimate { /* common/store/estimate.h */
+struct wire_estimate { /* common/store/query/estimate.h */
     uint64_t services, units, nodes, rows, bytes;
     bool sampled, more;
     uint64_t series, writes, samples, index_bytes, dictionary_bytes;

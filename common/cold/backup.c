@@ -13,7 +13,7 @@
 #include "common/base/mem.h"
 #include "common/cold/backup_places.h"
 #include "common/cold/offload.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 #define CUT_BYTES   (1 * MIB) /* a part does not end at a bucket before */
 #define BATCH_BYTES (8 * MIB)

@@ -27,7 +27,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
-#include "common/store/kv_reach.h"
+#include "common/store/kv/kv_reach.h"
 #include "common/sys/thread.h"
 
 #define FILE_LEN    41 /* 32 hex, '-', 8 hex */

@@ -7,7 +7,7 @@
 
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 
 #define VERSION   1
 #define ROW_BYTES 256

@@ -12,7 +12,7 @@
 #ifndef COMMON_COLD_GENERATION_H
 #define COMMON_COLD_GENERATION_H
 
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 #define GENERATION_FIRST   1024 /* below: heads that earlier versions numbered by milliseconds */
 #define GENERATION_EARLIER 15

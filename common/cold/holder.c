@@ -20,7 +20,7 @@
 
 #include "common/base/hex.h"
 #include "common/base/wr.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 
 #define VERSION   1
 #define ID_BYTES  (COLD_HOLDER_LEN / 2)

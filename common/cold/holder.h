@@ -20,7 +20,7 @@
 
 #include "common/cold/manifest.h"
 #include "common/object/object.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 #define COLD_HOLDER_LEN 32 /* hex digits */
 struct cold_holder {

@@ -24,7 +24,7 @@
 #include "common/base/mem.h"
 #include "common/cold/kv_cold_impl.h"
 #include "common/cold/owners.h"
-#include "common/store/kv_reach.h"
+#include "common/store/kv/kv_reach.h"
 
 #define INDEX_BYTES_MAX (32 * MIB)
 

@@ -6,7 +6,7 @@
 #define COMMON_COLD_KV_COLD_IMPL_H
 
 #include "common/cold/kv_cold.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 #include "common/sys/thread.h"
 
 struct kv_cold {

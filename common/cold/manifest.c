@@ -11,7 +11,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 
 #define VERSION 1
 

@@ -17,7 +17,7 @@
 #include "common/base/vec.h"
 #include "common/cold/part.h"
 #include "common/object/object.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 struct cold_part {
     _Atomic uint32_t refs;

@@ -7,7 +7,7 @@
 #define COMMON_COLD_OFFLOAD_H
 
 #include "common/cold/kv_cold.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 
 /* Rows of one family, level and bucket: what leaves together. */
 struct cold_unit {

@@ -14,7 +14,7 @@
 
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 
 #define VERSION   1
 #define OWNER_AT  5 /* level u8, bucket u32 */

@@ -10,8 +10,8 @@
 
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "common/store/kv_chain.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_chain.h"
+#include "common/store/kv/kv_impl.h"
 
 #define NOTE_KEY   STR("\x02\x08") /* keys.h: control, CONTROL_REPL */
 #define NOTE_BYTES 16              /* index u64 | term u64 */

@@ -9,7 +9,7 @@
 #define COMMON_REPL_APPLY_H
 
 #include "common/repl/entry.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 /* Does what the entry says, without a sync. The bytes behind its data are used: one thread, once at
  * a time. Doing it again changes nothing. */

@@ -14,7 +14,7 @@
 #define COMMON_REPL_COPY_FILES_H
 
 #include "common/repl/copy_msg.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 #define COPY_JOURNAL    "COPYING"
 #define COPY_COMPLETE   "COMPLETE"

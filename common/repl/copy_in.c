@@ -34,7 +34,7 @@
 #include "common/base/rd.h"
 #include "common/base/wr.h"
 #include "common/repl/apply.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 #include "common/sys/fs.h"
 
 #define MAGIC_TEXT    "EMBCOPY1"

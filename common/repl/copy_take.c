@@ -22,7 +22,7 @@
 #include "common/repl/apply.h"
 #include "common/repl/copy_impl.h"
 #include "common/repl/copy_in.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 
 enum { RETRY_MS = 1000, BAD_MAX = 5, ADDING_MS = 20 };
 

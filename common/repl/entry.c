@@ -4,7 +4,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 
 enum { HEAD_SUMMED = 40 };
 

@@ -20,7 +20,7 @@
 #include "common/base/wr.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/repl_pipe.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 
 struct kv_repl {
     struct kv kv;

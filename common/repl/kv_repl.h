@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_repl.h: a kv (store/kv.h) whose writes go through a shard's replication log: kv_write returns
- * when the batch is committed on a majority and applied here, and everything before it, too. Reads,
- * snapshots and iterators are those of the database below, as of the end of this leadership once it
- * has ended: what the next leader writes is not seen by a store that knows nothing of it. For a
- * store that serves while its replica leads.
+ * kv_repl.h: a kv (store/kv/kv.h) whose writes go through a shard's replication log: kv_write
+ * returns when the batch is committed on a majority and applied here, and everything before it,
+ * too. Reads, snapshots and iterators are those of the database below, as of the end of this
+ * leadership once it has ended: what the next leader writes is not seen by a store that knows
+ * nothing of it. For a store that serves while its replica leads.
  *
  * A batch may also be pipelined (kv_begin): only reads of its rows without a snapshot wait for it.
  * README.md, "Pipelined batches", argues why that is safe.
@@ -21,7 +21,7 @@
 #ifndef COMMON_REPL_KV_REPL_H
 #define COMMON_REPL_KV_REPL_H
 
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 struct repl_node;
 /* While it leads (repl_node.h); bound to this leadership; one at a time. kv_close frees the handle,

@@ -6,7 +6,7 @@
 #define COMMON_REPL_REPL_ADOPT_H
 
 #include "common/repl/rlog_fs.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 /* What the database holds now becomes entry 1 of a new log in `dir`: the log goes on behind it, and
  * others get it as a snapshot. Its node must be the only member of the shard's first record

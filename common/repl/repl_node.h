@@ -20,7 +20,7 @@
 #include "common/repl/replica.h"
 #include "common/repl/rlog.h"
 #include "common/rpc/rpc.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 struct copy_faults;
 struct repl_hub;

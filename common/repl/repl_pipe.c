@@ -16,7 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/vec.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 #include "common/sys/clock.h"
 #include "common/sys/fiber.h"
 #include "common/sys/loop.h"

@@ -13,7 +13,7 @@
 #define COMMON_REPL_REPL_PIPE_H
 
 #include "common/repl/entry.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 struct loop;
 struct repl_pipe;

@@ -29,7 +29,7 @@
 #include "common/repl/copy.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot_msg.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 
 enum { PART_MS = 10000, TRIES_MAX = 3, OUT_MAX = 8 };
 

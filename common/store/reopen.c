@@ -15,9 +15,9 @@
  * database that answers everything with the reason (kv_none.c), until the next try.
  */
 #include "common/base/mem.h"
-#include "common/store/kv_none.h"
-#include "common/store/retain_impl.h"
-#include "common/store/store_impl.h"
+#include "common/store/kv/kv_none.h"
+#include "common/store/retain/retain_impl.h"
+#include "common/store/state/store_impl.h"
 #include "common/sys/clock.h"
 #include "common/sys/thread.h"
 

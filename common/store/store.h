@@ -21,8 +21,8 @@
 #include "common/model/leaves.h"
 #include "common/model/selector.h"
 #include "common/model/stacks.h"
-#include "common/store/dict_cap.h"
-#include "common/store/kv.h"
+#include "common/store/dict/dict_cap.h"
+#include "common/store/kv/kv.h"
 #include "common/sys/clock.h"
 
 struct eclock_others;

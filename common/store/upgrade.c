@@ -14,8 +14,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/store_impl.h"
-#include "common/store/tl.h"
+#include "common/store/codec/tl.h"
+#include "common/store/state/store_impl.h"
 
 #define BATCH_BYTES  (4 * MIB)
 #define BATCH_POINTS 100000

@@ -6,10 +6,10 @@
  * lock files that are there, so that no server starts on what it reads.
  *
  * With --mark it is opened for writing first, under the locks of a server, and does at once what
- * the scrubber does over days (store/scrub.h): nodes that are not the sum of their children, whose
- * children are sound, are marked. A server builds them again, queries read their children until
- * then. What follows is the same check: it passes over marked nodes, so what it still finds is what
- * marking does not heal.
+ * the scrubber does over days (store/check/scrub.h): nodes that are not the sum of their children,
+ * whose children are sound, are marked. A server builds them again, queries read their children
+ * until then. What follows is the same check: it passes over marked nodes, so what it still finds
+ * is what marking does not heal.
  *
  * Where rows are in the cold tier, rules that need them are left out, and that is said; with --cold
  * they are read, and each part is fetched and compared with what it is named by.
@@ -33,9 +33,9 @@
 #include "common/base/vec.h"
 #include "common/cold/kv_cold.h"
 #include "common/repl/apply.h"
-#include "common/store/check.h"
-#include "common/store/kv_reach.h"
-#include "common/store/scrub.h"
+#include "common/store/check/check.h"
+#include "common/store/check/scrub.h"
+#include "common/store/kv/kv_reach.h"
 #include "deploy/ctl/ctl.h"
 #include "deploy/ctl/fsck_cold.h"
 

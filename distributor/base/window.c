@@ -3,7 +3,7 @@
  * window: the time of a push.
  *
  * A push of up to 15 s is one point in the slot of its start, as agents mean it, and says how many
- * slots it covers, for timelines (common/store/spread.h). A longer one, say
+ * slots it covers, for timelines (common/store/state/spread.h). A longer one, say
  * 30 s of a Go CPU profile or an hour of a converted file, is spread over the leaves it covers, or
  * the timeline would show a spike and then nothing. A sample is indivisible, so a value is divided
  * in multiples of its unit:

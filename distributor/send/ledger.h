@@ -6,7 +6,7 @@
 #ifndef DISTRIBUTOR_SEND_LEDGER_H
 #define DISTRIBUTOR_SEND_LEDGER_H
 
-#include "common/store/acks.h"
+#include "common/store/ledger/acks.h"
 #include "distributor/send/write_id.h"
 
 struct distributor;

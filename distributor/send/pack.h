@@ -6,7 +6,7 @@
 #ifndef DISTRIBUTOR_SEND_PACK_H
 #define DISTRIBUTOR_SEND_PACK_H
 
-#include "common/store/acks.h"
+#include "common/store/ledger/acks.h"
 #include "distributor/base/window.h"
 #include "distributor/send/write_id.h"
 

@@ -12,7 +12,7 @@
 #include "common/base/prng.h"
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "common/store/store.h"
 #include "compactor/build_msg.h"
 #include "proto/build.pb-c.h"

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "common/model/slot.h"
-#include "common/store/group.h"
-#include "common/store/store_impl.h"
-#include "common/store/tl_rows.h"
+#include "common/store/catalog/group.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/tl_rows.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/year_bed.h"
 

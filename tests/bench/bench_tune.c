@@ -23,7 +23,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "common/store/kv_rocks_impl.h"
+#include "common/store/kv/kv_rocks_impl.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/year_bed.h"
 

@@ -10,7 +10,7 @@
 #include "common/base/compress.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/vec.h"
+#include "common/store/codec/vec.h"
 #include "tests/lib/vec_gen.h"
 
 #define ROWS 64

@@ -1,4 +1,4 @@
-"""A wall clock that is years off deletes nothing (common/store/eclock.h): alone, where nobody else can be asked, and in a
+"""A wall clock that is years off deletes nothing (common/store/state/eclock.h): alone, where nobody else can be asked, and in a
 cluster, where the others know better. A clock that is believed after two minutes, as one that is an hour off is, would
 have everything "too old" by the end of this test.
 """

@@ -7,7 +7,7 @@
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
 #include "common/cold/owners.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * Any bytes as a key or value of an exemplar, and as the text of an id: refused, or what was read
  * gives the same bytes again.
  */
-#include "common/store/exm.h"
+#include "common/store/exemplar/exm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  * come out with all that the ledger relies on; what is accepted is again the same when it is
  * packed. The first byte picks the message.
  */
-#include "common/store/ledger.h"
+#include "common/store/ledger/ledger.h"
 #include "ingester/accept_msg.h"
 #include "ingester/read_msg.h"
 #include "ingester/shards.h"

@@ -5,8 +5,8 @@
  */
 #include "common/base/hash.h"
 #include "common/base/mem.h"
-#include "common/store/group.h"
-#include "common/store/ru.h"
+#include "common/store/catalog/group.h"
+#include "common/store/state/ru.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

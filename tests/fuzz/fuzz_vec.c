@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
-#include "common/store/vec.h"
+#include "common/store/codec/vec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

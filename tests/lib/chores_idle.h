@@ -6,11 +6,11 @@
 #ifndef TESTS_LIB_CHORES_IDLE_H
 #define TESTS_LIB_CHORES_IDLE_H
 
-#include "common/store/acks.h"
-#include "common/store/build.h"
-#include "common/store/exm.h"
-#include "common/store/retain.h"
-#include "common/store/tomb.h"
+#include "common/store/build/build.h"
+#include "common/store/exemplar/exm.h"
+#include "common/store/ledger/acks.h"
+#include "common/store/mask/tomb.h"
+#include "common/store/retain/retain.h"
 
 int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
 {

@@ -8,7 +8,7 @@
 #include "common/cluster/view/view.h"
 #include "common/model/slot.h"
 #include "common/role/core/options.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 #include "proto/ingest.pb-c.h"
 #include "proto/query.pb-c.h"
 #include "tests/lib/kv_dir.h"

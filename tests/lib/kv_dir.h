@@ -5,7 +5,7 @@
 #ifndef TESTS_LIB_KV_DIR_H
 #define TESTS_LIB_KV_DIR_H
 
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 /* A fresh folder below $TMPDIR or /tmp; free the path with kv_dir_remove. */
 char *kv_dir_new(void);

@@ -5,7 +5,7 @@
 #ifndef TESTS_LIB_KV_FIXTURE_H
 #define TESTS_LIB_KV_FIXTURE_H
 
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 
 struct kv_fixture {
     bool rocks;

@@ -7,8 +7,8 @@
 #ifndef TESTS_LIB_READ_UNASKED_H
 #define TESTS_LIB_READ_UNASKED_H
 
-#include "common/store/forecast.h"
-#include "common/store/space.h"
+#include "common/store/check/space.h"
+#include "common/store/retain/forecast.h"
 #include "ingester/rpc_ledger.h"
 
 void forecast_make(const struct forecast_in *in, uint64_t room, struct forecast *ret)

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/store/kv_rocks_env.h"
+#include "common/store/kv/kv_rocks_env.h"
 
 namespace rdb = ROCKSDB_NAMESPACE;
 using rdb::IOStatus;

@@ -10,11 +10,11 @@
 
 #include "common/base/map.h"
 #include "common/base/size.h"
-#include "common/store/dirty.h"
-#include "common/store/floors.h"
-#include "common/store/group.h"
-#include "common/store/ru.h"
-#include "common/store/store_impl.h"
+#include "common/store/catalog/group.h"
+#include "common/store/state/dirty.h"
+#include "common/store/state/floors.h"
+#include "common/store/state/ru.h"
+#include "common/store/state/store_impl.h"
 
 struct node { /* of a group */
     uint32_t level;

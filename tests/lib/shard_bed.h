@@ -17,9 +17,9 @@
 #include <time.h>
 
 #include "common/base/mem.h"
-#include "common/store/kv_reach.h"
-#include "common/store/names_max.h"
-#include "common/store/stage_ahead.h"
+#include "common/store/catalog/names_max.h"
+#include "common/store/kv/kv_reach.h"
+#include "common/store/write/stage_ahead.h"
 #include "ingester/shard.h"
 #include "tests/lib/chores_idle.h"
 

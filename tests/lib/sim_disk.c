@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 
 #define BATCH_LEAST 100 /* bytes: smaller ones are no writes */
 

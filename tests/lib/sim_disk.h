@@ -11,7 +11,7 @@
 #include "common/repl/copy_files.h"
 #include "common/repl/rlog_fs.h"
 #include "common/role/core/role.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 #include "tests/lib/rlog_fake.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/sim_files.h"

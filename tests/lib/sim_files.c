@@ -20,7 +20,7 @@
 #include "common/base/vec.h"
 #include "common/base/wr.h"
 #include "common/repl/copy_files.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 #include "common/sys/fs.h"
 
 #define END_MARK    UINT32_MAX

@@ -8,7 +8,7 @@
 #define TESTS_LIB_SIM_FILES_H
 
 #include "common/base/prng.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 
 #define SIM_FILES_DIR 200
 

@@ -4,7 +4,7 @@
  * more writes. No disk is at fault, so nobody else sees anything; it has to be opened anew.
  */
 #include "common/base/mem.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 #include "ingester/shards.h"
 #include "ingester/state.h"
 #include "tests/lib/sim_impl.h"

@@ -10,8 +10,8 @@
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#include "common/store/stage_ahead.h"
-#include "common/store/store_impl.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/write/stage_ahead.h"
 
 static void must_open(struct store_bed *b)
 {

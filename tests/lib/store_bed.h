@@ -5,7 +5,7 @@
 #ifndef TESTS_LIB_STORE_BED_H
 #define TESTS_LIB_STORE_BED_H
 
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 #include "common/store/store.h"
 
 struct store_bed {

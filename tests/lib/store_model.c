@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/derived.h"
+#include "common/store/catalog/derived.h"
 
 const struct model_type model_types[MODEL_TYPES] = {
     { "process_cpu:cpu:nanoseconds:cpu:nanoseconds", false },

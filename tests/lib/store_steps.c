@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/store/check.h"
+#include "common/store/check/check.h"
 
 /* ---- seeds ---- */
 

@@ -7,7 +7,7 @@
 #ifndef TESTS_LIB_STORE_STEPS_H
 #define TESTS_LIB_STORE_STEPS_H
 
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "tests/lib/store_bed.h"
 #include "tests/lib/store_model.h"
 

@@ -9,9 +9,9 @@
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#include "common/store/check.h"
-#include "common/store/keys.h"
-#include "common/store/store_impl.h"
+#include "common/store/check/check.h"
+#include "common/store/codec/keys.h"
+#include "common/store/state/store_impl.h"
 
 uint32_t tomb_bed_init(struct store_bed *b, uint32_t guard_ms)
 {

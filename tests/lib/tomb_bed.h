@@ -5,7 +5,7 @@
 #ifndef TESTS_LIB_TOMB_BED_H
 #define TESTS_LIB_TOMB_BED_H
 
-#include "common/store/tomb.h"
+#include "common/store/mask/tomb.h"
 #include "tests/lib/store_bed.h"
 
 /* A store with the options of these tests; returns the first slot of the minute it begins in. */

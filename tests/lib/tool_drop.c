@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/store/keys.h"
-#include "common/store/kv.h"
+#include "common/store/codec/keys.h"
+#include "common/store/kv/kv.h"
 
 static int drop(struct kv *kv, enum kv_cf cf, struct err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vec_gen.h: random vectors for property tests and benchmarks of store/vec.h.
+ * vec_gen.h: random vectors for property tests and benchmarks of store/codec/vec.h.
  */
 #ifndef TESTS_LIB_VEC_GEN_H
 #define TESTS_LIB_VEC_GEN_H

@@ -8,7 +8,7 @@
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#include "common/store/retain.h"
+#include "common/store/retain/retain.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "distributor/api/import_msg.h"

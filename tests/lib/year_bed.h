@@ -6,7 +6,7 @@
 #ifndef TESTS_LIB_YEAR_BED_H
 #define TESTS_LIB_YEAR_BED_H
 
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "common/sys/clock.h"
 #include "tests/lib/year.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
 #include "tests/lib/year_bed.h"
 
 static void die(const char *what, const struct err *e)

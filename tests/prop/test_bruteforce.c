@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
-#include "common/store/retain.h"
+#include "common/store/build/build.h"
+#include "common/store/retain/retain.h"
 #include "tests/lib/store_bed.h"
 #include "tests/lib/year.h"
 

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/store_impl.h"
-#include "common/store/tomb_impl.h"
+#include "common/store/mask/tomb_impl.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store_steps.h"
 #include "tests/lib/tomb_bed.h"
 

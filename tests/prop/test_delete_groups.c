@@ -21,10 +21,10 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/group.h"
-#include "common/store/retain.h"
-#include "common/store/store_impl.h"
-#include "common/store/tomb_impl.h"
+#include "common/store/catalog/group.h"
+#include "common/store/mask/tomb_impl.h"
+#include "common/store/retain/retain.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/rollup_check.h"
 #include "tests/lib/store_steps.h"
 #include "tests/lib/tomb_bed.h"

@@ -15,7 +15,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/prng.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 #include "tests/lib/kv_dir.h"
 
 /* All keys of up to 3 bytes of { 00, 'a', ff }, in order. */

@@ -13,8 +13,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/store/check.h"
-#include "common/store/store_impl.h"
+#include "common/store/check/check.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store_bed.h"
 
 #define SERVICES 2

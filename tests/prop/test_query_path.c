@@ -18,7 +18,7 @@
 #include "common/net/json_in.h"
 #include "common/role/core/options.h"
 #include "common/rpc/rpc_mem.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 #include "ingester/ingester.h"
 #include "querier/querier.h"
 #include "querier/state.h"

@@ -26,10 +26,10 @@
 
 #include "common/base/prng.h"
 #include "common/model/slot.h"
-#include "common/store/build.h"
-#include "common/store/check.h"
-#include "common/store/retain.h"
-#include "common/store/store_impl.h"
+#include "common/store/build/build.h"
+#include "common/store/check/check.h"
+#include "common/store/retain/retain.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store_steps.h"
 
 #define HOUR_MS   INT64_C(3600000)

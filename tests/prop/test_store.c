@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/store_impl.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store_steps.h"
 
 #define STEPS 500

@@ -22,10 +22,10 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/model/slot.h"
-#include "common/store/spread.h"
-#include "common/store/store_impl.h"
-#include "common/store/tl_cover.h"
-#include "common/store/tomb.h"
+#include "common/store/mask/tomb.h"
+#include "common/store/query/tl_cover.h"
+#include "common/store/state/spread.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store_steps.h"
 
 #define SEEDS    12

@@ -17,8 +17,8 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
-#include "common/store/fp.h"
-#include "common/store/vec.h"
+#include "common/store/codec/fp.h"
+#include "common/store/codec/vec.h"
 #include "tests/lib/vec_gen.h"
 
 #define LEN_MAX      5000

@@ -12,7 +12,7 @@
 #include "common/net/http.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/rpc.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 #include "common/sys/budget.h"
 #include "common/sys/env.h"
 #include "common/sys/loop.h"

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "compactor/build_msg.h"
 #include "compactor/builder.h"
 #include "proto/build.pb-c.h"

@@ -15,9 +15,9 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/store/estimate.h"
-#include "common/store/forecast.h"
-#include "common/store/space.h"
+#include "common/store/check/space.h"
+#include "common/store/query/estimate.h"
+#include "common/store/retain/forecast.h"
 #include "ingester/read_run.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"

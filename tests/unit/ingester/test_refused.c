@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 #include "ingester/shards.h"
 #include "ingester/state.h"
 #include "tests/lib/ingester_bed.h"

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "common/store/ledger.h"
-#include "common/store/store_impl.h"
+#include "common/store/ledger/ledger.h"
+#include "common/store/state/store_impl.h"
 #include "ingester/accept_msg.h"
 #include "ingester/ledger.h"
 #include "ingester/state.h"

@@ -14,8 +14,8 @@
 
 #include "common/model/selector.h"
 #include "common/model/slot.h"
-#include "common/store/doc.h"
-#include "common/store/tomb.h"
+#include "common/store/delete/doc.h"
+#include "common/store/mask/tomb.h"
 #include "proto/delete.pb-c.h"
 #include "proto/doc.pb-c.h"
 #include "tests/lib/ingester_bed.h"

@@ -12,9 +12,9 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "common/store/estimate.h"
-#include "common/store/forecast.h"
-#include "common/store/space.h"
+#include "common/store/check/space.h"
+#include "common/store/query/estimate.h"
+#include "common/store/retain/forecast.h"
 #include "ingester/rpc_exemplars.h"
 #include "ingester/unpack.h"
 #include "proto/exemplar.pb-c.h"

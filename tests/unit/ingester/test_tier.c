@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/eclock.h"
-#include "common/store/keys.h"
+#include "common/store/codec/keys.h"
+#include "common/store/state/eclock.h"
 #include "ingester/tier.h"
 
 #define DAY_MS  INT64_C(86400000)

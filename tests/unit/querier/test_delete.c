@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * GET /api/v1/deletes and POST /api/v1/delete over ingesters with canned replies: how what shards
- * say becomes one answer. The engine is tested in tests/unit/common/store/test_tomb.c, the whole
- * path in tests/cluster/test_delete.py.
+ * say becomes one answer. The engine is tested in tests/unit/common/store/mask/test_tomb.c, the
+ * whole path in tests/cluster/test_delete.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/store/tomb.h"
+#include "common/store/mask/tomb.h"
 #include "proto/delete.pb-c.h"
 #include "tests/lib/querier_bed.h"
 

@@ -16,7 +16,7 @@
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
 #include "common/cold/offload.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 
 struct bed {
     char dir[64];

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/cold/holder.h"
-#include "common/store/keys.h"
-#include "common/store/kv_mem.h"
+#include "common/store/codec/keys.h"
+#include "common/store/kv/kv_mem.h"
 
 static char dir[64];
 static struct object_store *o;

@@ -17,8 +17,8 @@
 #include "common/base/prng.h"
 #include "common/cold/offload.h"
 #include "common/object/object_impl.h"
-#include "common/store/kv_impl.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_impl.h"
+#include "common/store/kv/kv_mem.h"
 
 #define KEYS  400
 #define CF    KV_COARSE

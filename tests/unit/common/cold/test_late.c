@@ -20,7 +20,7 @@
 #include "common/cold/backup.h"
 #include "common/cold/offload.h"
 #include "common/object/object_impl.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 
 #define SHARD   3
 #define BUCKETS 3

@@ -15,7 +15,7 @@
 #include "common/base/prng.h"
 #include "common/cold/offload.h"
 #include "common/cold/owners.h"
-#include "common/store/kv_mem.h"
+#include "common/store/kv/kv_mem.h"
 
 #define CF      KV_FINE
 #define TENANTS 3

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/repl/apply.h"
-#include "common/store/kv_impl.h"
+#include "common/store/kv/kv_impl.h"
 #include "tests/lib/kv_dir.h"
 
 static struct err e;

@@ -21,7 +21,7 @@
 #include "common/base/wr.h"
 #include "common/repl/apply.h"
 #include "common/repl/copy_in.h"
-#include "common/store/kv.h"
+#include "common/store/kv/kv.h"
 #include "tests/lib/kv_dir.h"
 
 enum { NEW_INDEX = 90, OLD_INDEX = 20, TERM = 5, ROWS = 3000 };

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "common/store/check.h"
-#include "common/store/store_impl.h"
+#include "common/store/check/check.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/store_bed.h"
 

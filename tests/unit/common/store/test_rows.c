@@ -14,11 +14,11 @@
 #include "common/base/hash.h"
 #include "common/base/prng.h"
 #include "common/base/wr.h"
-#include "common/store/dict_rows.h"
-#include "common/store/raw.h"
-#include "common/store/seal.h"
-#include "common/store/tl.h"
-#include "common/store/wid.h"
+#include "common/store/codec/raw.h"
+#include "common/store/codec/tl.h"
+#include "common/store/dict/dict_rows.h"
+#include "common/store/seal/seal.h"
+#include "common/store/state/wid.h"
 
 static struct prng rnd;
 static struct buf row;

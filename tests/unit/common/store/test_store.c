@@ -11,9 +11,9 @@
 
 #include "common/base/size.h"
 #include "common/model/slot.h"
-#include "common/store/keys.h"
-#include "common/store/kv_impl.h"
-#include "common/store/store_impl.h"
+#include "common/store/codec/keys.h"
+#include "common/store/kv/kv_impl.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store_bed.h"
 
 static struct store_bed bed;

@@ -18,9 +18,9 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
-#include "common/store/check.h"
-#include "common/store/store_impl.h"
+#include "common/store/build/build.h"
+#include "common/store/check/check.h"
+#include "common/store/state/store_impl.h"
 #include "common/sys/fs.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/store_bed.h"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
+#include "common/store/build/build.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "tests/lib/store_bed.h"

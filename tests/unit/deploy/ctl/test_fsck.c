@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "common/store/check.h"
-#include "common/store/keys.h"
-#include "common/store/store_impl.h"
+#include "common/store/check/check.h"
+#include "common/store/codec/keys.h"
+#include "common/store/state/store_impl.h"
 #include "deploy/ctl/ctl.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/year_bed.h"

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ledger_accept: what a walk found becomes what must be there.
+ *
+ *   adopt    a service of before the ledger: its baseline (58), once, by itself
+ *   accept   a difference that nobody can mend: by a person, who says why (74), told for ever
+ *
+ * A difference stays until somebody accepts it, for nothing else would make anybody look. What is
+ * accepted is exactly what the walk found to differ, as sums of {writes, values, F}: the next write
+ * that is lost differs again. It is kept beside the rows of the ledger and not in them, so that
+ * those go on saying what happened, and a row that comes back (a scrubber's repair, a disk that is
+ * read again) is no difference either.
+ *
+ * Rows of 74 stay when retention or a delete takes what they were about: then the numbers of the
+ * tenant count them as gone (ledger_out.c), and the list goes on telling them.
+ */
+#include "common/base/mem.h"
+#include "common/base/rd.h"
+#include "common/base/wr.h"
+#include "common/store/check/ledger_walk.h"
+#include "common/store/mask/tomb_impl.h"
+
+#define VERSION    1
+#define KEY_LEN    (LEDGER_KEY_LEN + 8)
+#define PLACES_MAX 10000
+
+/* ---- adopting: services of before the ledger ---- */
+
+static void adopt_bucket(const struct ledger_part *p, const struct ledger_node *b,
+                         struct kv_batch *kb)
+{
+    struct ledger_found found = b->found;
+    struct ledger_sum raw = b->at[LEDGER_RAW], sealed = b->at[LEDGER_LEVELS];
+    struct ledger_sum was_raw = ledger_want_raw(b), was_sealed = ledger_want_sealed(b);
+    char row[LEDGER_FOUND_LEN];
+    struct key k;
+
+    if (b->out.closed)
+        return;
+    ledger_add(&was_raw, &b->adjust.raw);
+    ledger_add(&was_sealed, &b->adjust.levels);
+    ledger_sub(&raw, &was_raw);
+    ledger_sub(&sealed, &was_sealed);
+    sealed.rows = 0; /* of levels they say nothing */
+    ledger_add(&found.raw, &raw);
+    ledger_add(&found.sealed, &sealed);
+    ledger_found_put(&found, row);
+    ledger_key(&k, KEY_LEDGER_FOUND, &p->m, b->number);
+    kv_batch_put(kb, KV_META, key_str(&k), str_n(row, sizeof(row)));
+}
+
+/* Floors that moved since may have closed a bucket. */
+static int adopt_part(struct store *s, const struct ledger_audit *a, const struct ledger_part *p,
+                      struct kv_batch *kb, struct err *e)
+{
+    struct ledger_whole w = { a->generation, MAX(a->v->engine_ms, 1) };
+    char row[LEDGER_WHOLE_LEN];
+    struct floors now;
+    struct key k;
+
+    if (floors_load(s->kv, NULL, &p->m, &now, e))
+        return e->code;
+    if (memcmp(&now, &p->floors, sizeof(now)) != 0)
+        return 0;
+    vec_for (i, &p->buckets)
+        adopt_bucket(p, &p->buckets.ptr[i], kb);
+    ledger_whole_put(&w, row);
+    ledger_part_key(&k, KEY_LEDGER_WHOLE, &p->m);
+    kv_batch_put(kb, KV_META, key_str(&k), str_n(row, sizeof(row)));
+    return 0;
+}
+
+int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err *e)
+{
+    uint32_t tenant = a->result.tenant, scope = a->result.scope;
+    int rc = store_refuse(s, e);
+
+    if (rc)
+        return rc;
+    if (a->generation != ledger_generation(s) || tombs_block(s, tenant, scope) ||
+        tombs_newer_than(s, a->v->hot.applied))
+        return 0;
+    struct kv_batch *kb = kv_batch_new();
+    for (size_t i = 0; !rc && i < a->parts.len; i++)
+        if (!a->parts.ptr[i].counted)
+            rc = adopt_part(s, a, &a->parts.ptr[i], kb, e);
+    if (!rc && kv_batch_count(kb)) {
+        store_put_clock(s, store_now(s), kb); /* and of whom these rows are */
+        rc = store_write_batch(s, kb, true, e);
+    }
+    kv_batch_free(kb);
+    return rc;
+}
+
+/* ---- rows of 74 ---- */
+
+static bool read_text(struct rd *r, struct str *ret)
+{
+    uint16_t len;
+
+    return rd_u16be(r, &len) && rd_bytes(r, len, ret);
+}
+
+/* Texts are the value's. */
+static int read_row(struct str key, struct str value, struct ledger_accepted *ret, struct err *e)
+{
+    struct rd r = rd_of(value);
+    struct str sums;
+    uint8_t version = 0;
+
+    *ret = (struct ledger_accepted){ 0 };
+    if (key.len != KEY_LEN ||
+        !ledger_key_read(str_sub(key, 0, LEDGER_KEY_LEN), &ret->m, &ret->bucket))
+        return err_set(e, ERR_CORRUPT, "a key of %zu bytes among accepted differences", key.len);
+    ret->at_ms = (int64_t)get_u64be(key.ptr + LEDGER_KEY_LEN);
+    if (!rd_u8(&r, &version) || version != VERSION || !rd_u64be(&r, &ret->lost) ||
+        !rd_u64be(&r, &ret->doubled) || !rd_bytes(&r, (size_t)3 * LEDGER_SUM_LEN, &sums) ||
+        !ledger_sum_read(sums.ptr, &ret->raw) ||
+        !ledger_sum_read(sums.ptr + LEDGER_SUM_LEN, &ret->levels) ||
+        !ledger_sum_read(sums.ptr + (size_t)2 * LEDGER_SUM_LEN, &ret->base) ||
+        !read_text(&r, &ret->who) || !read_text(&r, &ret->reason))
+        return err_set(e, ERR_CORRUPT,
+                       "an accepted difference of %zu bytes is not one of version %d", value.len,
+                       VERSION);
+    return 0;
+}
+
+int ledger_adjust_read(struct str key, struct str value, struct ledger_adjust *to,
+                       struct member *ret_m, uint32_t *ret_bucket, struct err *e)
+{
+    struct ledger_accepted x;
+
+    if (read_row(key, value, &x, e))
+        return e->code;
+    ledger_add(&to->raw, &x.raw);
+    ledger_add(&to->levels, &x.levels);
+    ledger_add(&to->base, &x.base);
+    to->rows++;
+    *ret_m = x.m;
+    *ret_bucket = x.bucket;
+    return 0;
+}
+
+int ledger_get_adjust(struct kv *kv, const struct kv_snap *snap, const struct member *m,
+                      uint32_t bucket, struct ledger_adjust *ret, struct err *e)
+{
+    struct member of;
+    struct key from, to;
+    uint32_t number;
+    int rc = 0;
+
+    *ret = (struct ledger_adjust){ 0 };
+    ledger_key(&from, KEY_LEDGER_ACCEPTED, m, bucket);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it))
+        rc = ledger_adjust_read(kv_iter_key(it), kv_iter_value(it), ret, &of, &number, e);
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+int ledger_is_past(struct kv *kv, const struct kv_snap *snap, const struct member *m,
+                   uint32_t bucket, bool *ret, struct err *e)
+{
+    static const enum key_table tables[] = { KEY_LEDGER_IN, KEY_LEDGER_OUT, KEY_LEDGER_FOUND };
+    struct buf row;
+    struct key k;
+    int rc = ERR_NOT_FOUND;
+
+    buf_init(&row, 4 * KIB);
+    for (size_t i = 0; rc == ERR_NOT_FOUND && i < ARRAY_LEN(tables); i++) {
+        buf_reset(&row);
+        ledger_key(&k, tables[i], m, bucket);
+        rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
+    }
+    buf_deinit(&row);
+    *ret = rc == ERR_NOT_FOUND;
+    return *ret ? 0 : rc;
+}
+
+/* ---- accepting ---- */
+
+/* By how much one place differs; 0s where it does not. */
+static struct ledger_sum off(const struct ledger_node *b, enum ledger_where where)
+{
+    struct ledger_sum want = ledger_want(b, where), found = b->at[where];
+
+    if (ledger_same(&want, &found, where == LEDGER_RAW))
+        return (struct ledger_sum){ 0 };
+    ledger_sub(&found, &want);
+    if (where != LEDGER_RAW)
+        found.rows = 0; /* of levels they say nothing */
+    return found;
+}
+
+static bool is_off(const struct ledger_sum *x)
+{
+    return x->rows || x->writes || x->total || x->fp;
+}
+
+static void count(struct ledger_accepted *x, uint64_t writes)
+{
+    int64_t more = (int64_t)writes;
+
+    if (more < 0)
+        x->lost += (uint64_t)-more;
+    else
+        x->doubled += (uint64_t)more;
+}
+
+static void put_text(struct str s, struct buf *row)
+{
+    (void)wr_u16be(row, (uint16_t)s.len);
+    (void)buf_add_str(row, s);
+}
+
+/* Two in one millisecond are told apart by the next one. */
+static int free_key(struct store *s, const struct ledger_accepted *x, struct key *ret,
+                    struct err *e)
+{
+    struct buf row;
+    int rc = 0;
+
+    buf_init(&row, 4 * KIB);
+    ledger_key(ret, KEY_LEDGER_ACCEPTED, &x->m, x->bucket);
+    ret->len += 8;
+    for (int64_t at = x->at_ms; !rc; at++) {
+        put_u64be(ret->b + LEDGER_KEY_LEN, (uint64_t)at);
+        buf_reset(&row);
+        rc = kv_get(s->kv, NULL, KV_META, key_str(ret), &row, e);
+    }
+    buf_deinit(&row);
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
+static int put_row(struct store *s, const struct ledger_accepted *x, struct kv_batch *kb,
+                   struct err *e)
+{
+    char sums[3 * LEDGER_SUM_LEN];
+    struct buf row;
+    struct key k;
+
+    if (free_key(s, x, &k, e))
+        return e->code;
+    ledger_sum_put(&x->raw, sums);
+    ledger_sum_put(&x->levels, sums + LEDGER_SUM_LEN);
+    ledger_sum_put(&x->base, sums + (size_t)2 * LEDGER_SUM_LEN);
+    buf_init(&row, 4 * KIB);
+    (void)wr_u8(&row, VERSION);
+    (void)wr_u64be(&row, x->lost);
+    (void)wr_u64be(&row, x->doubled);
+    (void)buf_add_str(&row, str_n(sums, sizeof(sums)));
+    put_text(x->who, &row);
+    put_text(x->reason, &row);
+    CHECK(buf_ok(&row));
+    kv_batch_put(kb, KV_META, key_str(&k), buf_str(&row));
+    buf_deinit(&row);
+    return 0;
+}
+
+static int accept_bucket(struct store *s, const struct ledger_audit *a, const struct ledger_part *p,
+                         const struct ledger_node *b, struct ledger_accepted *x,
+                         struct kv_batch *kb, size_t *rows, struct err *e)
+{
+    bool sealed = !b->out.closed && !b->away;
+
+    x->m = p->m;
+    x->bucket = b->number;
+    x->lost = x->doubled = 0;
+    x->levels = x->base = (struct ledger_sum){ 0 };
+    x->raw = off(b, LEDGER_RAW);
+    if (sealed)
+        x->levels = off(b, LEDGER_LEVELS);
+    if (sealed && a->result.deep)
+        x->base = off(b, LEDGER_BASE);
+    if (!is_off(&x->raw) && !is_off(&x->levels) && !is_off(&x->base))
+        return 0;
+    count(x, x->raw.writes);
+    count(x, is_off(&x->levels) ? x->levels.writes : x->base.writes);
+    ++*rows;
+    return put_row(s, x, kb, e);
+}
+
+/* What the walk saw must be what is there: but for writes and seals, which change both sides. */
+static int check_same(struct store *s, const struct ledger_audit *a, struct err *e)
+{
+    struct floors now;
+
+    if (a->generation != ledger_generation(s) ||
+        tombs_block(s, a->result.tenant, a->result.scope) || tombs_newer_than(s, a->v->hot.applied))
+        return err_set(e, ERR_BUSY, "something was deleted while it was looked at: try again");
+    vec_for (i, &a->parts) {
+        if (floors_load(s->kv, NULL, &a->parts.ptr[i].m, &now, e))
+            return e->code;
+        if (memcmp(&now, &a->parts.ptr[i].floors, sizeof(now)) != 0)
+            return err_set(e, ERR_BUSY, "some of it expired while it was looked at: try again");
+    }
+    return 0;
+}
+
+static int accept_service(struct store *s, const struct ledger_audit *a, struct ledger_accepted *x,
+                          struct kv_batch *kb, size_t *rows, struct err *e)
+{
+    int rc = a->result.difference ? check_same(s, a, e) : 0;
+
+    for (size_t i = 0; !rc && a->result.difference && i < a->parts.len; i++) {
+        const struct ledger_part *p = &a->parts.ptr[i];
+        for (size_t k = 0; !rc && p->counted && k < p->buckets.len; k++)
+            rc = accept_bucket(s, a, p, &p->buckets.ptr[k], x, kb, rows, e);
+    }
+    if (!rc && *rows > PLACES_MAX)
+        rc = err_set(e, ERR_LIMIT, "over %d places differ: accept them service by service",
+                     PLACES_MAX);
+    return rc;
+}
+
+int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, size_t n,
+                        struct str who, struct str reason, size_t *ret_rows, struct err *e)
+{
+    struct ledger_accepted x = { .at_ms = MAX(store_now(s), 1), .who = who, .reason = reason };
+    int rc = store_refuse(s, e);
+    size_t rows = 0;
+
+    if (!rc && (!who.len || who.len > LEDGER_WHO_MAX))
+        rc = err_set(e, ERR_INPUT, "who accepts it? 1 to %d bytes", LEDGER_WHO_MAX);
+    if (!rc && (!reason.len || reason.len > LEDGER_REASON_MAX))
+        rc = err_set(e, ERR_INPUT, "why is it accepted? 1 to %d bytes", LEDGER_REASON_MAX);
+    if (rc)
+        return rc;
+    struct kv_batch *kb = kv_batch_new();
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = accept_service(s, audits[i], &x, kb, &rows, e);
+    if (!rc && rows) {
+        store_put_clock(s, store_now(s), kb); /* and of whom these rows are */
+        rc = store_write_batch(s, kb, true, e);
+    }
+    kv_batch_free(kb);
+    if (!rc)
+        *ret_rows = rows;
+    return rc;
+}
+
+/* ---- the list ---- */
+
+static int with_name(struct store_view *v, struct ledger_accepted *x, struct buf *row,
+                     struct err *e)
+{
+    uint32_t epoch;
+    struct key k;
+
+    buf_reset(row);
+    key_scope(&k, x->m.tenant, x->m.scope);
+    int rc = kv_get(v->s->kv, v->snap, KV_META, key_str(&k), row, e);
+    if (rc == ERR_NOT_FOUND)
+        return 0;
+    return rc ? rc : scope_row_read(buf_str(row), &epoch, &x->service, e);
+}
+
+int store_ledger_accepted(struct store_view *v, struct str tenant,
+                          int (*fn)(void *cookie, const struct ledger_accepted *x, struct err *e),
+                          void *cookie, struct err *e)
+{
+    uint32_t number;
+    struct key from, to;
+    struct buf row;
+    int rc = ledger_tenant_number(v, tenant, &number, e);
+
+    if (rc || !number)
+        return rc;
+    key_table(&from, KEY_LEDGER_ACCEPTED, number);
+    to = from;
+    key_end(&to);
+    buf_init(&row, MIB);
+    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        struct ledger_accepted x;
+        rc = read_row(kv_iter_key(it), kv_iter_value(it), &x, e);
+        if (!rc)
+            rc = with_name(v, &x, &row, e);
+        if (!rc)
+            rc = fn(cookie, &x, e);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    buf_deinit(&row);
+    return rc;
+}

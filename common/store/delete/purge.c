@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * purge: one tomb after the other, oldest first; its phases in order; each step one batch.
+ *
+ *   TENANT    ranges ─> tables
+ *   SERVICES  ranges ─> labels ─> postings ─> pairs ─> tables
+ *   SERIES    groups ─> rows ─> postings ─> pairs ─> days
+ *   RANGE     marks ─> groups ─> rows ─> postings ─> pairs ─> days
+ *
+ * What is deleted is found by looking for it, so a phase that begins again finds what is left; the
+ * cursor only saves it from looking where it has been. Both it and the counts are in the batch of
+ * the step, which is not synced: a power cut takes rows and cursor back together.
+ *
+ * Two phases change what staging changes, too (postings, pairs), or what it caches (days, groups).
+ * They run while nothing is staged and not committed: `want_quiet` asks the shard to hold writes
+ * back for one commit.
+ *
+ * Thread: the shard's.
+ */
+#include "common/store/delete/purge.h"
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/base/wr.h"
+#include "common/store/build/build_impl.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/tl_rows.h"
+
+#define ROW_MAX      (64 * MIB)
+#define BATCH_BYTES  MIB
+#define IDLE_WAIT_MS 60000
+#define LOOK_MS      1000 /* between looks for files that were made anew */
+
+struct phase {
+    purge_phase fn;
+    const char *name;
+    const char *words; /* of the list of deletes */
+};
+#define PHASES_MAX 7
+static const struct phase RANGES = { purge_ranges, "ranges", "rows of whole services" };
+static const struct phase LABELS = { purge_labels, "labels", "label sets" };
+static const struct phase POSTINGS = { purge_postings, "postings", "label index" };
+static const struct phase PAIRS = { purge_pairs, "pairs", "label values" };
+static const struct phase TABLES = { purge_tables, "tables", "dictionaries and names" };
+static const struct phase MARKS = { purge_marks, "marks", "edges of the range" };
+static const struct phase GROUPS = { purge_groups, "groups", "roll-ups of those who stay" };
+static const struct phase ROWS = { purge_rows, "rows", "rows of series" };
+static const struct phase DAYS = { purge_days, "days", "days with data" };
+static const struct phase *const phases[][PHASES_MAX] = {
+    [TOMB_TENANT] = { &RANGES, &TABLES },
+    [TOMB_SERVICES] = { &RANGES, &LABELS, &POSTINGS, &PAIRS, &TABLES },
+    [TOMB_SERIES] = { &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
+    [TOMB_RANGE] = { &MARKS, &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
+};
+
+static uint32_t phase_count(const struct tomb *t)
+{
+    uint32_t n = 0;
+
+    while (n < PHASES_MAX && phases[t->kind][n])
+        n++;
+    return n;
+}
+
+const char *tomb_phase(const struct tomb *t)
+{
+    if (t->state == TOMB_DONE)
+        return "";
+    if (t->state == TOMB_PURGED)
+        return "files";
+    if (!t->of)
+        return "waiting";
+    return t->phase < phase_count(t) ? phases[t->kind][t->phase]->words : "";
+}
+
+/* ---- working memory ---- */
+
+struct purge *purge_new(void)
+{
+    struct purge *p = XNEW(struct purge);
+
+    p->alive = roaring_bitmap_create();
+    buf_init(&p->row, ROW_MAX);
+    return p;
+}
+
+void purge_free(struct purge *p)
+{
+    if (!p)
+        return;
+    fix_free(p->fix);
+    roaring_bitmap_free(p->alive);
+    vec_free(&p->days);
+    buf_deinit(&p->row);
+    xfree(p);
+}
+
+bool store_wants_quiet(const struct store *s)
+{
+    return s->tombs->want_quiet && !store_read_only(s);
+}
+
+/* ---- batches ---- */
+
+void purge_touch(struct purge_step *x, enum kv_cf cf, uint32_t lead, uint32_t bucket)
+{
+    struct key k;
+
+    key_tomb_span(&k, x->t->tenant, x->t->entry, cf, lead, bucket);
+    kv_batch_put(x->b, KV_META, key_str(&k), STR(""));
+}
+
+void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes)
+{
+    x->rows += rows;
+    x->bytes += bytes;
+    x->rows_left -= MIN(x->rows_left, MAX(rows, 1u));
+    x->full = x->full || !x->rows_left;
+}
+
+/* With room for what comes last: the tomb, its progress, rows of the ledger. */
+int purge_fits(const struct purge_step *x, struct err *e)
+{
+    size_t max = kv_batch_max(x->s->kv);
+
+    if (kv_batch_bytes(x->b) <= max - MIN(max / 8, (size_t)MIB))
+        return 0;
+    return err_set(e, ERR_LIMIT, "a step of %zu bytes is larger than a batch may be",
+                   kv_batch_bytes(x->b));
+}
+
+void purge_look_full(struct purge_step *x)
+{
+    size_t most = MIN((size_t)BATCH_BYTES, kv_batch_max(x->s->kv) / 4);
+
+    x->full = x->full || kv_batch_bytes(x->b) >= most;
+}
+
+size_t purge_mask_at(const struct tomb *t)
+{
+    return t->cursor.len == 4 ? get_u32be(t->cursor.ptr) : 0;
+}
+
+void purge_set_mask(struct tomb *t, size_t mask)
+{
+    char at[4];
+
+    put_u32be(at, (uint32_t)mask);
+    buf_reset(&t->cursor);
+    buf_add(&t->cursor, at, sizeof(at));
+}
+
+static void put_tomb(struct purge_step *x)
+{
+    struct key k;
+
+    tomb_row_put(x->t, &x->s->tombs->purge->row);
+    key_tomb(&k, KEY_TOMB, x->t->tenant, x->t->entry);
+    kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->s->tombs->purge->row));
+}
+
+static void put_progress(struct purge_step *x)
+{
+    struct key k;
+
+    tomb_at_put(x->t, &x->s->tombs->purge->row);
+    key_tomb(&k, KEY_TOMB_AT, x->t->tenant, x->t->entry);
+    kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->s->tombs->purge->row));
+}
+
+/* Names, stacks and label sets stand in meta, and what was unsealed in raw. */
+static void touch_rest(struct purge_step *x)
+{
+    static const uint8_t of_tenant[] = { KEY_TENANT_NAME, KEY_TENANT, KEY_DOC, KEY_DOC_CHUNK },
+                         of_service[] = { KEY_SCOPE_NAME, KEY_SCOPE, KEY_PTYPE_NAME,
+                                          KEY_PTYPE,      KEY_DICT,  KEY_RULE },
+                         of_series[] = { KEY_ORD, KEY_PAIR };
+
+    for (size_t i = 0; x->t->kind == TOMB_TENANT && i < ARRAY_LEN(of_tenant); i++)
+        purge_touch(x, KV_META, of_tenant[i], 0);
+    for (size_t i = 0; x->t->kind <= TOMB_SERVICES && i < ARRAY_LEN(of_service); i++)
+        purge_touch(x, KV_META, of_service[i], 0);
+    for (size_t i = 0; i < ARRAY_LEN(of_series); i++)
+        purge_touch(x, KV_META, of_series[i], 0);
+    purge_touch(x, KV_RAW, 0, 0);
+}
+
+/* No row is left: the masks go. */
+static void put_end(struct purge_step *x)
+{
+    struct key from, to;
+
+    touch_rest(x);
+
+    key_tomb(&from, KEY_TOMB_MASK, x->t->tenant, x->t->entry);
+    to = from;
+    key_end(&to);
+    kv_batch_del_range(x->b, KV_META, key_str(&from), key_str(&to));
+    x->t->state = TOMB_PURGED;
+    x->t->ended_ms = store_now(x->s);
+    put_tomb(x);
+}
+
+/* ---- steps ---- */
+
+static void ended(struct store *s, struct tomb *t)
+{
+    struct tombs *all = s->tombs;
+
+    all->pending--;
+    all->ranges -= t->kind == TOMB_RANGE;
+    atomic_store(&all->purged_view, view_latest(s));
+    build_look(s, DIRTY_FIRST, 0); /* what had to wait */
+    masks_deinit(&t->masks);
+    purge_free(all->purge);
+    all->purge = NULL;
+}
+
+static int write_step(struct purge_step *x, bool last, struct err *e)
+{
+    struct tombs *all = x->s->tombs;
+    int rc;
+
+    x->t->rows += x->rows;
+    x->t->bytes += x->bytes;
+    x->t->of = phase_count(x->t) * 1000;
+    x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
+    put_progress(x);
+    rc = store_write_batch(x->s, x->b, last, e); /* purged_view counts on the last one */
+    if (rc)
+        return rc;
+    all->rows += x->rows;
+    all->bytes += x->bytes;
+    return 0;
+}
+
+/* Phases until one has used the budget up, wants quiet, or was the last. */
+static int run_phases(struct purge_step *x, struct err *e)
+{
+    struct tomb *t = x->t;
+    uint32_t n = phase_count(t);
+    int rc = 0;
+
+    while (!rc && !x->full && !x->wants_quiet && t->phase < n) {
+        bool done = false;
+        x->permille = 0;
+        rc = phases[t->kind][t->phase]->fn(x, &done, e);
+        if (rc)
+            return err_wrap(e, "%s", phases[t->kind][t->phase]->name);
+        if (!done)
+            return 0;
+        t->phase++;
+        buf_reset(&t->cursor);
+        x->full = true; /* a phase reads what the one before wrote */
+    }
+    return rc;
+}
+
+/* A step that fails writes nothing, so it has been nowhere: not in its phase, and what it remembers
+ * of rows it may not have read to the end. Else the next one would go on behind rows that stand,
+ * and they would be seen again when the masks go. */
+static void take_back(struct store *s, struct tomb *t, uint8_t phase, struct str cursor)
+{
+    struct tombs *all = s->tombs;
+
+    tl_rows_reset(s->tl_rows);
+    parts_clear(s->parts);
+    t->phase = phase;
+    buf_reset(&t->cursor);
+    buf_add_str(&t->cursor, cursor);
+    purge_free(all->purge);
+    all->purge = NULL;
+}
+
+static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct err *e)
+{
+    struct purge_step x = {
+        .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new(), .quiet = store_quiet(s)
+    };
+    struct tombs *all = s->tombs;
+    uint8_t phase = t->phase;
+    struct buf cursor;
+
+    buf_init(&cursor, t->cursor.max);
+    buf_add_str(&cursor, buf_str(&t->cursor));
+    if (!all->purge)
+        all->purge = purge_new();
+    int rc = run_phases(&x, e);
+    if (!rc) /* here: it reads, and may fail */
+        rc = ledger_outs_put(s, &x.outs, x.b, e);
+    if (!rc) /* a batch that is refused for its size would end all writing */
+        rc = purge_fits(&x, e);
+    if (rc)
+        take_back(s, t, phase, buf_str(&cursor));
+    buf_deinit(&cursor);
+    bool last = !rc && t->phase == phase_count(t);
+    if (last)
+        put_end(&x);
+    if (last) /* no earlier view is without it */
+        atomic_store(&all->purged_view, view_latest(s) + 1);
+    all->want_quiet = x.wants_quiet;
+    if (!rc && (kv_batch_count(x.b) || !x.wants_quiet))
+        rc = write_step(&x, last, e);
+    if (!rc && last)
+        ended(s, t);
+    kv_batch_free(x.b);
+    ledger_outs_deinit(&x.outs);
+    return rc ? err_wrap(e, "purge of delete %" PRIu64, t->entry) : 0;
+}
+
+/* ---- write ids of a tenant ---- */
+
+/* They stand until no copy of a push can be under way any more. *ret_left: they do. */
+static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret_left,
+                     struct err *e)
+{
+    struct purge_step x = { .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new() };
+    struct tombs *all = s->tombs;
+
+    all->purge = purge_new();
+    int rc = purge_wids(&x, e);
+    *ret_left = kv_batch_count(x.b) > 0;
+    if (!rc && *ret_left)
+        rc = write_step(&x, false, e);
+    if (!rc && *ret_left)
+        atomic_store(&all->purged_view, view_latest(s));
+    purge_free(all->purge);
+    all->purge = NULL;
+    kv_batch_free(x.b);
+    return rc ? err_wrap(e, "write ids of delete %" PRIu64, t->entry) : 0;
+}
+
+/* ---- what is left in files ---- */
+
+bool tomb_ripe(const struct store *s, const struct tomb *t)
+{
+    return t->kind != TOMB_TENANT || (t->wids_gone && !tomb_guarded(s, t));
+}
+
+int tomb_done(struct store *s, struct tomb *t, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+    struct buf row;
+    struct key k;
+
+    t->state = TOMB_DONE;
+    t->ended_ms = store_now(s);
+    buf_init(&row, ROW_MAX);
+    tomb_row_put(t, &row);
+    key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
+    kv_batch_put(b, KV_META, key_str(&k), buf_str(&row));
+    int rc = store_write_batch(s, b, false, e);
+    kv_batch_free(b);
+    buf_deinit(&row);
+    return rc;
+}
+
+/* Ranges that were purged are compacted by another thread (reclaim.h), and their rows go: without
+ * one, the bytes are gone. */
+static int step_reclaimed(struct store *s, struct tomb *t, size_t rows_max, bool *ret_more,
+                          struct err *e)
+{
+    struct key from, to;
+    bool wids = false;
+
+    if (t->kind == TOMB_TENANT && tomb_guarded(s, t))
+        return 0;
+    if (t->kind == TOMB_TENANT && step_wids(s, t, rows_max, &wids, e))
+        return e->code;
+    *ret_more |= wids;
+    if (wids)
+        return 0;
+    t->wids_gone = true;
+    key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_META, key_str(&from), key_str(&to));
+    bool left = kv_iter_valid(it);
+    int rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc || left ? rc : tomb_done(s, t, e);
+}
+
+/* ---- the whole ---- */
+
+static struct tomb *find_state(const struct store *s, enum tomb_state state)
+{
+    vec_for (i, &s->tombs->at)
+        if (s->tombs->at.ptr[i]->state == state)
+            return s->tombs->at.ptr[i];
+    return NULL;
+}
+
+int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    struct tomb *t = find_state(s, TOMB_PURGING);
+    int rc = 0;
+
+    CHECK(rows_max > 0);
+    *ret_more = false;
+    if (store_refuse(s, e))
+        return e->code;
+    if (t) {
+        rc = step_tomb(s, t, rows_max, e);
+        *ret_more = !rc;
+        return rc;
+    }
+    for (size_t i = 0; !rc && i < s->tombs->at.len; i++)
+        if (s->tombs->at.ptr[i]->state == TOMB_PURGED)
+            rc = step_reclaimed(s, s->tombs->at.ptr[i], rows_max, ret_more, e);
+    s->tombs->idle = !find_state(s, TOMB_PURGED);
+    s->tombs->look_after_ms = clock_mono_ms(s->o.clock) + LOOK_MS;
+    return rc;
+}
+
+uint64_t store_purge_wait_ms(struct store *s)
+{
+    if (s->tombs->pending)
+        return 0;
+    if (s->tombs->idle)
+        return IDLE_WAIT_MS;
+    uint64_t next = s->tombs->look_after_ms, now = clock_mono_ms(s->o.clock);
+    return next > now ? next - now : 0;
+}
+
+/* ---- for the checker ---- */
+
+static int add_dead_tenants(struct purging *p, struct kv *kv, const struct kv_snap *snap,
+                            struct err *e)
+{
+    struct key from = { .len = 1, .b = { KEY_TOMB } }, to = from;
+    int rc = 0;
+
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        struct tomb *t = tomb_new();
+        rc = tomb_row_read(kv_iter_key(it), kv_iter_value(it), t, e);
+        if (!rc && t->kind == TOMB_TENANT && t->state != TOMB_DONE)
+            vec_push(&p->at, ((struct purging_scope){ t->tenant,
+                                                      t->state == TOMB_PURGING ? 0 : UINT32_MAX }));
+        tomb_free(t);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+int purging_load(struct purging *p, struct kv *kv, const struct kv_snap *snap, struct err *e)
+{
+    struct key from = { .len = 1, .b = { KEY_TOMB_MASK } }, to = from;
+
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
+    for (; kv_iter_valid(it); kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
+        if (key.len == KEY_TOMB_MASK_LEN)
+            vec_push(&p->at,
+                     ((struct purging_scope){ get_u32be(key.ptr + 1), get_u32be(key.ptr + 13) }));
+    }
+    int rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc ? rc : add_dead_tenants(p, kv, snap, e);
+}
+
+bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope)
+{
+    vec_for (i, &p->at) {
+        const struct purging_scope *x = &p->at.ptr[i];
+        if (x->tenant == tenant && (!scope || !x->scope || x->scope == scope))
+            return true;
+    }
+    return false;
+}

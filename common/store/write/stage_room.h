@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stage_room.h: tables that requests leave for the next ones of their shard, so that most
+ * allocate nothing: how much memory that is, and when it is given back.
+ *
+ * They may hold what store_share says (store.h): behind a request that left more all of it goes,
+ * and where stage_order would need more it is not made. It goes as well when no request came for a
+ * turn.
+ *
+ * Thread: the shard's.
+ */
+#ifndef COMMON_STORE_WRITE_STAGE_ROOM_H
+#define COMMON_STORE_WRITE_STAGE_ROOM_H
+
+#include "common/base/base.h"
+
+struct store;
+struct stage_room {
+    bool used;   /* a request came since the last turn */
+    size_t high; /* that one of them wanted, at most */
+};
+size_t stage_room_bytes(const struct store *s);
+/* What they may hold. SIZE_MAX: nothing was said. */
+size_t stage_room_max(const struct store *s);
+void stage_room_end(struct store *s);  /* behind each request */
+void stage_room_turn(struct store *s); /* now and then */
+
+#endif
