@@ -17,7 +17,7 @@
  * By our own clock the lease ends no later than by the service's (it is counted from before the
  * request that renewed it), so one that is awake stops in time. One that was stopped or cut off may
  * still act on what it believes: its fence is older than that of whoever works for the shard now,
- * and ingesters refuse it (ingester/rpc_build.c).
+ * and ingesters refuse it (ingester/build/rpc_build.c).
  *
  * While the service is away nothing is built: answers stay exact and cost more.
  */

@@ -6,8 +6,8 @@
 #include "common/cold/place.h"
 #include "common/role/core/options.h"
 #include "common/store/retain/retain.h"
-#include "ingester/rollups.h"
-#include "ingester/state.h"
+#include "ingester/background/rollups.h"
+#include "ingester/base/state.h"
 
 int ingester_check_index(const struct cluster_conf *c, const struct ingester_conf *own, size_t *ret,
                          struct err *e)

@@ -6,7 +6,7 @@
 #define INGESTER_CHECK_H
 
 #include "common/role/process/check.h"
-#include "ingester/options.h"
+#include "ingester/base/options.h"
 
 void ingester_check(struct role_checks *c);
 /* Its place in cluster.ingesters, and its number of shards there. ERR_CONFIG. */

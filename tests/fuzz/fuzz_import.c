@@ -5,7 +5,7 @@
  */
 #include "common/model/slot.h"
 #include "distributor/api/import_push.h"
-#include "ingester/write_msg.h"
+#include "ingester/write/write_msg.h"
 #include "tests/lib/batch_keep.h"
 #include "tests/lib/dist_push.h"
 

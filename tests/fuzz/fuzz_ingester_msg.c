@@ -3,9 +3,9 @@
  * Messages that an ingester takes from other roles: any bytes are refused with a text, or come out
  * with all that the engine relies on. The first byte picks the message.
  */
-#include "ingester/read_msg.h"
-#include "ingester/rpc_read.h"
-#include "ingester/write_msg.h"
+#include "ingester/read/read_msg.h"
+#include "ingester/read/rpc_read.h"
+#include "ingester/write/write_msg.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

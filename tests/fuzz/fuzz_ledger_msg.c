@@ -5,9 +5,9 @@
  * packed. The first byte picks the message.
  */
 #include "common/store/ledger/ledger.h"
-#include "ingester/accept_msg.h"
-#include "ingester/read_msg.h"
-#include "ingester/shards.h"
+#include "ingester/admin/accept_msg.h"
+#include "ingester/read/read_msg.h"
+#include "ingester/shard/shards.h"
 #include "proto/ledger.pb-c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

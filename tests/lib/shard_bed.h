@@ -20,7 +20,7 @@
 #include "common/store/catalog/names_max.h"
 #include "common/store/kv/kv_reach.h"
 #include "common/store/write/stage_ahead.h"
-#include "ingester/shard.h"
+#include "ingester/shard/shard.h"
 #include "tests/lib/chores_idle.h"
 
 #define WRITES_MAX 10000

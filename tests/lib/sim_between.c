@@ -19,8 +19,8 @@
 #include "common/base/json.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/map/map_next.h"
-#include "ingester/replicas_impl.h"
-#include "ingester/state.h"
+#include "ingester/base/state.h"
+#include "ingester/replicas/replicas_impl.h"
 #include "tests/lib/sim_impl.h"
 
 #define BETWEEN_CHANCE 0.2

@@ -5,8 +5,8 @@
  */
 #include "common/base/mem.h"
 #include "common/store/kv/kv_impl.h"
-#include "ingester/shards.h"
-#include "ingester/state.h"
+#include "ingester/base/state.h"
+#include "ingester/shard/shards.h"
 #include "tests/lib/sim_impl.h"
 
 struct refusal {

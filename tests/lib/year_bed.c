@@ -12,7 +12,7 @@
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "distributor/api/import_msg.h"
-#include "ingester/write_msg.h"
+#include "ingester/write/write_msg.h"
 #include "tests/lib/kv_dir.h"
 
 #define SEAL_PROFILES   65536 /* that wait before an import is sealed; a server waits 10 s */

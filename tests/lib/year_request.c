@@ -11,7 +11,7 @@
 #include "common/base/hash.h"
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#include "ingester/unpack.h"
+#include "ingester/base/unpack.h"
 #include "proto/ingest.pb-c.h"
 #include "tests/lib/gen_pprof.h"
 #include "tests/lib/year_impl.h"

@@ -9,10 +9,10 @@
  *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
  *   <prefix>/controller          under a lease: who controls; its creation is the fence
  *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h;
- *                                ingesters read who does: ingester/claimed.h
+ *                                ingesters read who does: ingester/build/claimed.h
  *   <prefix>/distributor/live/   under leases: which distributors live: peers.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
- *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/sole.c
+ *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/base/sole.c
  *   <prefix>/adopt               this and the next two are made by `embertree adopt`: adopt.h
  *   <prefix>/adopted/<node>      the number (node-id) of the data folder that was adopted
  *   <prefix>/adopted-from/<node> the path of that folder, for messages

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * written_as: read by the ingester before it opens anything (ingester/folder.c), written by it and
- * by the commands that make a folder: `embertree adopt` gives it its node's name, so that no other
- * name can take it, and `embertree restore` the number of shards of the backup.
+ * written_as: read by the ingester before it opens anything (ingester/base/folder.c), written by
+ * it and by the commands that make a folder: `embertree adopt` gives it its node's name, so that
+ * no other name can take it, and `embertree restore` the number of shards of the backup.
  */
 #include "common/cluster/node/written_as.h"
 

@@ -8,7 +8,8 @@
  * flushed, so that the log is cut.
  *
  *   alone       store_reclaim: a range, then its row goes; without rows the delete is done
- *   replicated  each copy by itself (ingester/replicas_reclaim.c): reclaim_look, reclaim_one, and
+ *   replicated  each copy by itself (ingester/replicas/replicas_reclaim.c): reclaim_look,
+ * reclaim_one, and
  *               says as of which entry of the log it has nothing left. The leader's store hears
  *               which ranges no copy has left: store_reclaimed
  *

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "ingester/rpc_read.h"
+#include "ingester/read/rpc_read.h"
 #include "proto/query.pb-c.h"
 #include "tests/lib/ingester_bed.h"
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/store/kv/kv_impl.h"
-#include "ingester/shards.h"
-#include "ingester/state.h"
+#include "ingester/base/state.h"
+#include "ingester/shard/shards.h"
 #include "tests/lib/ingester_bed.h"
 
 static struct ingester_bed bed;

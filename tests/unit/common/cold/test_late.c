@@ -220,7 +220,8 @@ static void drop(struct bed *b, uint32_t bucket)
     kv_batch_free(batch);
 }
 
-/* Another one leads, or this one began anew: it takes a generation, as ingester/tier.c does. */
+/* Another one leads, or this one began anew: it takes a generation, as ingester/tier/tier.c does.
+   */
 static void lead(struct bed *b)
 {
     struct kv_batch *batch = kv_batch_new();

@@ -15,7 +15,7 @@
 #include "common/model/slot.h"
 #include "distributor/formats/pprof/known.h"
 #include "distributor/send/pack.h"
-#include "ingester/write_msg.h"
+#include "ingester/write/write_msg.h"
 #include "proto/ingest.pb-c.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"

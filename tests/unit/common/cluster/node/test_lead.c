@@ -3,7 +3,8 @@
  * Who leads comes to an end: members that are down, that lost their logs and say nothing, that do
  * not reach each other, in a term that changed the members. Whatever there is, where one of the
  * members of before reaches a majority of those that speak, the shard has an established leader
- * after some turns. What replicas do is a model here: the same as ingester/replicas_alone.c.
+ * after some turns. What replicas do is a model here: the same as
+ * ingester/replicas/replicas_alone.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

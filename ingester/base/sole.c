@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sole: starts are counted, in the folder and in the coordination service.
+ *
+ *   <data>/starts           6           what the folder has seen
+ *   <prefix>/once/<node>    id 6 life   its number (node-id), the same count, the process's number
+ *   <prefix>/adopted...                 read only: common/cluster/rebuild/adopt.h
+ *
+ *   READING ──may speak──> CLEAR ──registered──> NOTED
+ *
+ * begin() comes on leaving READING, or as soon as the service is found to be away.
+ *
+ * A process begins when the service has counted no more starts of this folder than the folder
+ * itself; then it counts one more here, and there when it is registered. So:
+ *
+ * - A folder that was put back has seen less than the service: refused.
+ * - A copy beside the original: whoever starts second has seen less: refused. If they start at the
+ *   same time, the count there is a compare-and-swap that one of them loses.
+ * - A copy that was made while the original runs has seen as much. Then the original's key lives on
+ *   at another address: refused, when it still does after the time of a lease.
+ * - A folder with another number has been the node since, and this one holds logs: refused. An
+ *   empty folder is a lost disk: it may (ingester/replicas/replicas_cluster.c sees to what was
+ * promised).
+ * - `embertree adopt` made another folder the only copy of shards that were not served since, or
+ *   made this folder another node: refused (adopt_check), and the service is left unchanged.
+ *
+ * Where the service is away, or another one, nobody can know; copies then speak, as they did, and
+ * the count is made up for when it is back. What an old folder lost is then noticed by members
+ * that have heard of it (common/repl/README.md, "Faults that are covered in part"). A process ends
+ * whose count was passed by another one of the same folder.
+ *
+ * On a full disk the start cannot be counted here, and then is not counted there either: the
+ * process speaks, since it is neither old nor a copy beside one that lives, and counts once there
+ * is room. Until then a copy made of the folder now would be taken for it, if this one ends first.
+ */
+#include "ingester/base/sole.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+#include "common/cluster/coord/keyspace.h"
+#include "common/cluster/rebuild/adopt.h"
+#include "common/cluster/view/view.h"
+#include "common/obs/log.h"
+#include "ingester/base/folder.h"
+
+#define SOON_MS  100
+#define LOOK_MS  500
+#define BEAT_MS  10000 /* a thousand nodes ask etcd a hundred times a second */
+#define SPARE_MS 2000  /* a lease ends no later than this behind its time */
+#define TEXT_MAX 256
+
+enum sole_state { READING, CLEAR, NOTED };
+
+struct sole {
+    struct sole_opts o;
+    const struct ingester *in;
+    struct coord *coord;
+    struct timer *timer;
+    char addr[128], file[PATH_MAX], key[COORD_KEY_MAX];
+    enum sole_state state;
+    uint64_t seen; /* starts, as the folder says */
+    uint64_t life, since_ms;
+    int64_t rev; /* of the key as it was last; 0: it is not there */
+    bool has_logs, begun, asking;
+    bool no_room; /* to count the start; said */
+};
+
+struct once {
+    uint64_t id, n, life;
+};
+
+static uint64_t now_ms(const struct sole *s)
+{
+    return clock_mono_ms(loop_clock(s->in->ctx->loop));
+}
+
+static void again(struct sole *s)
+{
+    s->asking = false;
+    loop_timer_start(s->timer, s->state == NOTED ? BEAT_MS : LOOK_MS, 0);
+}
+
+/* The service is away, or another one than that of this cluster (view.h): nobody can know. */
+static bool nobody_knows(const struct sole *s)
+{
+    const struct view *v = s->in->ctx->view;
+
+    return view_stranger(v)[0] || (!view_trusts(v) && now_ms(s) - s->since_ms > SPARE_MS);
+}
+
+static void begin(struct sole *s)
+{
+    if (s->begun)
+        return;
+    s->begun = true;
+    s->o.begin(s->o.cookie);
+}
+
+/* Nothing acked is lost by ending: what is on disk is, and it must not be told any more. */
+static void end_process(const struct sole *s, const char *what, const char *where)
+{
+    log_error(what, KV_CSTR("node", s->in->ctx->node), KV_CSTR("data", s->in->ctx->data_dir),
+              KV_U64("starts", s->seen), KV_CSTR("other", where));
+    _exit(1);
+}
+
+/* ---- the key --------------------------------------------------------------------------------- */
+
+static bool parse(struct str text, struct once *ret)
+{
+    char line[TEXT_MAX];
+
+    (void)snprintf(line, sizeof(line), "%.*s", STR_ARG(str_sub(text, 0, TEXT_MAX - 1)));
+    return sscanf(line, "%16" SCNx64 " %20" SCNu64 " %16" SCNx64, &ret->id, &ret->n, &ret->life) ==
+           3;
+}
+
+static void check(const struct sole *s, const struct once *k)
+{
+    if (k->id != s->in->ctx->node_id) {
+        if (s->has_logs && s->state == READING)
+            end_process(
+                s,
+                "another data folder has been this node's since, and others may count on that "
+                "one: nothing is served from this one. Keep both. If the other one was a mistake "
+                "(it was empty), stop its process, remove the key from etcd, and start this one. "
+                "If this one is old, move it out of the way and start with an empty data.dir; "
+                "delete it when `embertreectl cluster status` finds nothing",
+                s->key);
+        return;
+    }
+    if (k->life == s->life || k->n <= s->seen)
+        return;
+    end_process(s,
+                "this data folder is a copy, or an old one that was put back: it was started more "
+                "often than it knows, and others count on the other one. Start that one, or empty "
+                "data.dir and let it learn anew",
+                s->key);
+}
+
+static void on_noted(void *cookie, const struct coord_reply *r)
+{
+    struct sole *s = cookie;
+
+    if (!r->err && r->done)
+        s->state = NOTED;
+    again(s);
+}
+
+static void note(struct sole *s)
+{
+    struct coord_compare cmp = { .key = str_c(s->key), .rev = s->rev };
+    struct view_node me;
+    char text[TEXT_MAX];
+
+    if (!view_node_find(s->in->ctx->view, s->in->ctx->node, &me) || !me.live ||
+        strcmp(me.addr, s->addr) != 0) {
+        again(s); /* not registered yet */
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "%016" PRIx64 " %" PRIu64 " %016" PRIx64,
+                   s->in->ctx->node_id, s->seen + 1, s->life);
+    struct coord_change chg = { .key = cmp.key, .value = str_c(text) };
+    coord_txn(s->coord, &cmp, 1, &chg, 1, on_noted, s);
+}
+
+/* ---- may it speak? --------------------------------------------------------------------------- */
+
+static void clear(struct sole *s)
+{
+    const struct fs *fs = s->in->ctx->env->fs;
+    char text[32];
+    struct err e;
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64 "\n", s->seen + 1);
+    if (fs->write_file(fs, s->file, str_c(text), &e)) {
+        if (!s->no_room)
+            log_error("the start cannot be counted; it is tried again", KV_ERR(&e));
+        s->no_room = true;
+        if (e.code == ERR_NO_SPACE)
+            begin(s);
+        again(s);
+        return;
+    }
+    s->state = CLEAR;
+    folder_name(s->in);
+    begin(s);
+    again(s);
+}
+
+static bool has_file(const char *dir, const char *what, uint32_t shard)
+{
+    char path[PATH_MAX];
+
+    return snprintf(path, sizeof(path), "%s/%s-%" PRIu32, dir, what, shard) < PATH_MAX &&
+           access(path, F_OK) == 0;
+}
+
+/* Of the shards whose only copy was adopted and never served since. */
+static void on_adopted(void *cookie, const struct coord_reply *r)
+{
+    struct sole *s = cookie;
+    const struct role_ctx *ctx = s->in->ctx;
+    struct adopt_folder f = { ctx->node, ctx->data_dir, ctx->node_id, false, true };
+    struct err e;
+
+    if (r->err) {
+        begin(s);
+        again(s);
+        return;
+    }
+    for (uint32_t i = 0; i < view_shards(ctx->view); i++) {
+        int64_t rev;
+        const struct repl_record *rec = view_record(ctx->view, i, &rev);
+
+        if (!rec || !adopt_untouched(rec, ctx->node))
+            continue;
+        f.untouched = true;
+        f.has_logs &= has_file(ctx->data_dir, "log", i);
+    }
+    if (adopt_check(str_c(ctx->cluster->etcd_prefix), r, &f, &e))
+        end_process(s, e.text, ctx->cluster->etcd_prefix);
+    clear(s);
+}
+
+/* Our own process before this one had the same address, or its lease runs out. */
+static void on_live(void *cookie, const struct coord_reply *r)
+{
+    struct sole *s = cookie;
+    struct coord_key key = key_live(str_c(s->in->ctx->cluster->etcd_prefix), s->in->ctx->node);
+    struct live live;
+    struct err e;
+
+    for (size_t i = 0; !r->err && i < r->kvs_len; i++) {
+        if (!str_eq(r->kvs[i].key, key_str(&key)) || live_parse(r->kvs[i].value, &live, &e) ||
+            live.id != s->in->ctx->node_id || strcmp(live.addr, s->addr) == 0)
+            continue;
+        if (now_ms(s) - s->since_ms > s->in->ctx->cluster->lease_ttl_ms + SPARE_MS)
+            end_process(s,
+                        "another process lives by a copy of this data folder. Stop one of them for "
+                        "good; a node of its own needs an empty data.dir and a name",
+                        live.addr);
+        again(s);
+        return;
+    }
+    if (r->err) {
+        begin(s);
+        again(s);
+        return;
+    }
+    struct coord_key adopted = key_adopt(str_c(s->in->ctx->cluster->etcd_prefix));
+    coord_list(s->coord, key_str(&adopted), on_adopted, s);
+}
+
+static void on_key(void *cookie, const struct coord_reply *r)
+{
+    struct sole *s = cookie;
+    struct coord_key live = key_live(str_c(s->in->ctx->cluster->etcd_prefix), s->in->ctx->node);
+    struct once k = { 0 };
+    bool there = false;
+
+    if (r->err || nobody_knows(s)) {
+        begin(s);
+        again(s);
+        return;
+    }
+    if (!view_trusts(s->in->ctx->view)) { /* it has not said yet which cluster it holds */
+        s->asking = false;
+        loop_timer_start(s->timer, SOON_MS, 0);
+        return;
+    }
+    s->rev = 0;
+    for (size_t i = 0; i < r->kvs_len; i++) {
+        if (!str_eq(r->kvs[i].key, str_c(s->key)))
+            continue;
+        s->rev = r->kvs[i].mod_rev;
+        there = parse(r->kvs[i].value, &k);
+    }
+    if (there)
+        check(s, &k);
+    if (there && s->state == CLEAR && k.life == s->life) /* the answer to the note was lost */
+        s->state = NOTED;
+    if (s->state == NOTED && (!there || k.life != s->life))
+        s->state = CLEAR; /* the service lost it, or went back to what was before */
+    if (s->state == READING)
+        coord_list(s->coord, key_str(&live), on_live, s);
+    else if (s->state == CLEAR)
+        note(s);
+    else
+        again(s);
+}
+
+static void on_timer(void *cookie)
+{
+    struct sole *s = cookie;
+
+    if (s->asking)
+        return;
+    s->asking = true;
+    coord_list(s->coord, str_c(s->key), on_key, s);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int read_seen(struct sole *s, struct err *e)
+{
+    const struct fs *fs = s->in->ctx->env->fs;
+    struct buf in;
+    int code;
+
+    buf_init(&in, TEXT_MAX);
+    code = fs->read_file(fs, s->file, &in, e);
+    if (!code && !str_u64(str_trim(buf_str(&in)), &s->seen))
+        code = err_set(e, ERR_CORRUPT,
+                       "%s holds no number: if this folder is the right one, write into it the one "
+                       "that etcd has in %s",
+                       s->file, s->key);
+    buf_deinit(&in);
+    return code == ERR_NOT_FOUND ? 0 : code;
+}
+
+static bool has_logs(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (d && !found && (entry = readdir(d)) != NULL)
+        found = str_starts(str_c(entry->d_name), STR("log-"));
+    if (d)
+        (void)closedir(d);
+    return found;
+}
+
+int sole_new(const struct sole_opts *o, struct sole **ret, struct err *e)
+{
+    const struct role_ctx *ctx = o->in->ctx;
+    struct sole *s = XNEW(struct sole);
+    int code;
+
+    s->o = *o;
+    s->in = o->in;
+    s->coord = ctx->coord;
+    (void)snprintf(s->addr, sizeof(s->addr), "%s", o->addr);
+    (void)snprintf(s->key, sizeof(s->key), "%s/once/%s", ctx->cluster->etcd_prefix, ctx->node);
+    if (snprintf(s->file, sizeof(s->file), "%s/starts", ctx->data_dir) >= PATH_MAX)
+        code = err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    else
+        code = read_seen(s, e);
+    if (code) {
+        xfree(s);
+        return code;
+    }
+    while (!s->life)
+        ctx->env->random(ctx->env, &s->life, sizeof(s->life));
+    s->has_logs = has_logs(ctx->data_dir);
+    s->since_ms = now_ms(s);
+    s->timer = loop_timer_new(ctx->loop, on_timer, s);
+    loop_timer_start(s->timer, 0, 0);
+    *ret = s;
+    return 0;
+}
+
+void sole_free(struct sole *s)
+{
+    if (!s)
+        return;
+    coord_cancel(s->coord, s);
+    loop_timer_free(s->timer);
+    xfree(s);
+}

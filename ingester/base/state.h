@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.h: what the parts of one ingester share. Private to this folder.
+ */
+#ifndef INGESTER_BASE_STATE_H
+#define INGESTER_BASE_STATE_H
+
+#include "common/base/list.h"
+#include "common/role/core/role.h"
+#include "ingester/base/disk.h"
+#include "ingester/base/disk_watch.h"
+#include "ingester/base/options.h"
+#include "ingester/shard/shards.h"
+
+#define SHARDS_OWN_MAX 8 /* of one process, where shards do not move */
+
+struct reads;     /* rpc_read.c */
+struct builds;    /* rpc_build.c */
+struct deletes;   /* rpc_delete.c */
+struct recover;   /* recover.c */
+struct retention; /* retention.c */
+struct rollups;   /* rollups.c */
+struct replicas;  /* replicas.c */
+struct tier;      /* tier.c */
+struct placed;    /* placed.c */
+struct busy;      /* busy.c */
+struct division;  /* division.c */
+struct sole;      /* sole.c */
+struct as_made;   /* as_made.c */
+struct clocks;    /* clocks.c */
+struct writers;   /* writers.c */
+
+struct ingester {
+    uint32_t magic;
+    const struct role_ctx *ctx;
+    const struct ingester_conf *conf;
+    const struct exemplar_conf *exemplars;
+    struct rollups *rollups; /* which labels they drop */
+    struct ingester_metrics metrics;
+    struct rpc_node *node;
+    struct relay *relay; /* owned: calls of others for leaders */
+    struct disk *disk;
+    struct disk_watch *disk_watch;
+    struct recover *recover;
+    struct scrubber *scrubber;
+    struct accepts *accepts; /* rpc_accept.c */
+    struct auditor *auditor;
+    struct tier *tier; /* NULL: no cold tier */
+    struct shards *shards;
+    struct division *division; /* of memory */
+    struct replicas *replicas; /* NULL: shards do not move, each is served here for ever; not yet */
+    struct sole *sole;         /* says when they may begin; NULL: at once */
+    struct as_made *as_made;   /* NULL: no coordination service */
+    struct clocks *clocks;     /* of other processes, for the stores */
+    size_t shards_own;         /* loop: they begin with equal parts of memory */
+    bool moves;                /* shards move between nodes: replicas.c has them */
+    size_t index;              /* in cluster.ingesters */
+
+    /* Writes: loop thread. */
+    size_t writes_pending;
+    struct list writes;        /* those, of rpc_write.c */
+    struct budget write_bytes; /* payloads and their decoding */
+    struct writers *writers;   /* owned: who holds them */
+    struct placed *placed;
+    struct busy *busy; /* NULL: shards do not move, nobody wants to know */
+    struct reads *reads;
+    struct builds *builds;
+    struct retention *retention;
+    struct deletes *deletes;
+    size_t docs_running; /* rpc_doc.c */
+
+    bool draining;
+    struct timer *drain_poll;
+    size_t drains_pending;
+    void (*drained)(void *cookie);
+    void *drained_cookie;
+    char why[ERR_TEXT_MAX]; /* what ready() said last */
+};
+
+#define INGESTER_MAGIC MAGIC('i', 'n', 'g', 'e')
+
+/* The database of a shard, with its share of memory, one of so many: shards_own, taken on the loop,
+ * since records change it while this runs elsewhere. Any thread. */
+NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares,
+                               struct kv **ret, struct err *e);
+/* The store on top of it, which owns it from now on, also on failure. Any thread. */
+NODISCARD int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares,
+                                  struct kv *kv, struct store **ret, struct err *e);
+/* Serves a shard from now on. Loop. */
+void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store);
+
+#endif

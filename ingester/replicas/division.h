@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * division.h: how the shards of one ingester share its part of the memory, while they come and go.
+ *
+ * Thread: the loop's, unless said otherwise.
+ */
+#ifndef INGESTER_REPLICAS_DIVISION_H
+#define INGESTER_REPLICAS_DIVISION_H
+
+#include "common/store/kv/kv_pool.h"
+#include "ingester/base/state.h"
+
+struct division;
+/* Before the first database is opened. */
+struct division *division_new(struct ingester *in);
+void division_start(struct division *d); /* in->shards is there */
+/* Before in->shards goes; NULL is fine. */
+void division_stop(struct division *d);
+void division_free(struct division *d); /* no database is open; NULL is fine */
+
+/* For databases; NULL where there are none with files. Any thread. */
+struct kv_pool *division_pool(const struct division *d);
+/* A shard came or went: divides anew, soon is soon enough. */
+void division_now(struct division *d);
+
+/* Divides `total` among n who want so much each: nobody gets less than he wants while another one
+ * gets more than an equal part; what nobody wants is divided equally. Pure. */
+#define DIVISION_MORE UINT64_MAX /* as much as there is */
+void division_fill(uint64_t total, const uint64_t *wants, size_t n, uint64_t *ret);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * far_turn: the share of a thread's time that goes to waiting is bounded whatever the object store
+ * does: a wait of t that did not get through is followed by 10 t without one, a slow one that did
+ * by 3 t. The time allowed doubles with each failure up to ALLOWED_MOST_MS, since a request that is
+ * cut off brings nothing: a store that needs two seconds for each piece is waited for in the end.
+ * No t counts for more than was allowed: far reads end by then, and what else the work waited for
+ * (a quorum that is away for minutes) says nothing of the object store.
+ */
+#include "ingester/shard/far_turn.h"
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+
+#define ALLOWED_MS      500
+#define ALLOWED_MOST_MS 4000
+#define SLOW_MS         100 /* a wait as long as this is followed by a pause, though it helped */
+#define PAUSE_FAILED    10
+#define PAUSE_SLOW      3
+
+void far_turn_init(struct far_turn *f, const struct clock *clock)
+{
+    *f = (struct far_turn){ .clock = clock, .allowed_ms = ALLOWED_MS };
+}
+
+/* Asked once a turn, before the first wait. */
+static bool enter(void *cookie)
+{
+    struct far_turn *f = cookie;
+    uint64_t now = clock_mono_ms(f->clock);
+
+    if (now < f->after_ms)
+        return false;
+    f->entered_ms = now;
+    f->reach.deadline_ms = now + f->allowed_ms;
+    return true;
+}
+
+void far_turn_begin(struct far_turn *f)
+{
+    if (!f->clock)
+        return;
+    f->reach = (struct kv_reach){ .enter = enter, .cookie = f };
+    f->before = kv_reach_set(&f->reach);
+}
+
+bool far_turn_end(struct far_turn *f, int code)
+{
+    bool late =
+        code == ERR_UNAVAILABLE || code == ERR_TIMEOUT || code == ERR_BUSY || code == ERR_CANCELED;
+
+    if (!f->clock)
+        return false;
+    (void)kv_reach_set(f->before);
+    if (!f->reach.entered)
+        return f->reach.refused && late;
+    uint64_t now = clock_mono_ms(f->clock), took = MIN(now - f->entered_ms, f->allowed_ms);
+    if (late) {
+        f->after_ms = now + PAUSE_FAILED * MAX(took, ALLOWED_MS / 5u);
+        f->allowed_ms = MIN(f->allowed_ms * 2, (uint64_t)ALLOWED_MOST_MS);
+        return true;
+    }
+    if (took >= SLOW_MS)
+        f->after_ms = now + PAUSE_SLOW * took;
+    else
+        f->allowed_ms = ALLOWED_MS;
+    return false;
+}
+
+void far_turn_over(struct far_turn *f)
+{
+    bool late = f->clock && f->reach.entered && clock_mono_ms(f->clock) >= f->reach.deadline_ms;
+
+    (void)far_turn_end(f, late ? ERR_TIMEOUT : 0);
+}
+
+bool far_turn_told(const struct far_turn *f)
+{
+    return f->reach.entered;
+}
+
+uint64_t far_turn_wait(const struct far_turn *f, uint64_t now_ms)
+{
+    return f->after_ms > now_ms ? f->after_ms - now_ms : 0;
+}
