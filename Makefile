@@ -309,7 +309,7 @@ $(O)/%.S.o: %.S $(O)/flags
 # The bundle keeps its time when its bytes stay the same: then nothing is linked again.
 $(B)/ui/assets.bin $(B)/ui/assets.idx: $(B)/ui/done ;
 $(O)/querier/ui/assets.S.o: $(B)/ui/assets.bin $(B)/ui/assets.idx
-$(O)/common/render/viewer.S.o: $(shell find common/render querier -name 'viewer_*' -not -path '*/node_modules/*')
+$(O)/querier/render/viewer.S.o: $(shell find common/render querier -name 'viewer_*' -not -path '*/node_modules/*')
 
 # Changed flags rebuild everything; the same flags rebuild nothing.
 $(O)/flags: FORCE

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/check.h"
 
-#include "querier/limits_file.h"
-#include "querier/options.h"
-#include "querier/turns.h"
+#include "querier/base/limits_file.h"
+#include "querier/base/options.h"
+#include "querier/base/turns.h"
 
 static int check_limits(const struct conf *conf, const char *file, struct str text, struct err *e)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flame.h: a laid-out tree as flame graph bars, and as JSON. As a message: querier/flame_msg.h.
+ * flame.h: a laid-out tree as flame graph bars, and as JSON. As a message:
+ * querier/output/flame_msg.h.
  *
  * A bar is 4 numbers: xDelta, total, self, name. Level d holds the bars at depth d from left to
  * right; xDelta counts from the right edge of the bar before. A bar's own self stands at its left

@@ -13,8 +13,8 @@
 #include "distributor/base/options.h"
 #include "distributor/check.h"
 #include "ingester/check.h"
+#include "querier/base/options.h"
 #include "querier/check.h"
-#include "querier/options.h"
 
 static const struct conf_table *const of_querier[] = { &querier_options };
 static const struct conf_table *const of_compactor[] = { &compactor_options };

@@ -10,8 +10,8 @@
 #include "common/sys/fs.h"
 #include "deploy/ctl/ctl.h"
 #include "distributor/rules/policy.h"
-#include "querier/limits_file.h"
-#include "querier/options.h"
+#include "querier/base/limits_file.h"
+#include "querier/base/options.h"
 
 static int check(const char *file, const char *tenant, struct buf *text, struct buf *out,
                  struct err *e)

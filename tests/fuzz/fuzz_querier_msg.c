@@ -3,7 +3,7 @@
  * Requests of the querier's RPCs: the first byte chooses the message; behind it JSON where an
  * opening brace comes first, else proto.
  */
-#include "querier/v1.h"
+#include "querier/messages/v1.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

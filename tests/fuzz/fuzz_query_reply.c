@@ -5,7 +5,7 @@
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "querier/timeline.h"
+#include "querier/merge/timeline.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,12 +5,12 @@
  * language whatever the names are, totals must be kept, and pprof must be read back.
  */
 #include "common/base/mem.h"
-#include "common/render/dot.h"
-#include "common/render/export.h"
 #include "common/render/folded.h"
-#include "common/render/html.h"
-#include "common/render/svg.h"
-#include "common/render/tree_bytes.h"
+#include "querier/render/dot.h"
+#include "querier/render/export.h"
+#include "querier/render/html.h"
+#include "querier/render/svg.h"
+#include "querier/render/tree_bytes.h"
 #include "tests/lib/dist_push.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/view/view.h"
 #include "common/role/core/options.h"
-#include "querier/state.h"
+#include "querier/base/state.h"
 #include "tests/lib/querier_fake.h"
 
 #define FLAGS_MAX 16

@@ -14,7 +14,7 @@
 #include "common/base/json.h"
 #include "common/base/prng.h"
 #include "common/base/wr.h"
-#include "querier/v1.h"
+#include "querier/messages/v1.h"
 
 #define ROUNDS    3000
 #define BYTES_MAX (4 * MIB)

@@ -20,8 +20,8 @@
 #include "common/rpc/rpc_mem.h"
 #include "common/store/kv/kv_mem.h"
 #include "ingester/ingester.h"
+#include "querier/base/state.h"
 #include "querier/querier.h"
-#include "querier/state.h"
 #include "tests/lib/net_mem.h"
 #include "tests/lib/write_gen.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/cluster/view/view_impl.h"
-#include "querier/state.h"
+#include "querier/base/state.h"
 #include "tests/lib/querier_bed.h"
 
 #define T(s)   (QBED_NOW + (s)*INT64_C(1000))

@@ -12,8 +12,8 @@
 
 #include "common/base/size.h"
 #include "proto/query.pb-c.h"
-#include "querier/fn_table.h"
-#include "querier/timeline.h"
+#include "querier/merge/fn_table.h"
+#include "querier/merge/timeline.h"
 #include "tests/lib/querier_bed.h"
 
 #define T(s) (QBED_NOW + (s)*1000)

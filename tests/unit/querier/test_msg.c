@@ -14,8 +14,8 @@
 #include "common/base/prng.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "querier/msg_out.h"
-#include "querier/v1.h"
+#include "querier/messages/msg_out.h"
+#include "querier/messages/v1.h"
 
 #define LIT(s) str_n(s, sizeof(s) - 1)
 

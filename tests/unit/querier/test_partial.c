@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "querier/query.h"
+#include "querier/query/query.h"
 #include "tests/lib/querier_bed.h"
 
 #define T(s)      (QBED_NOW + (s)*INT64_C(1000))

@@ -16,7 +16,7 @@
 #include "common/base/prng.h"
 #include "common/base/size.h"
 #include "common/net/json_in.h"
-#include "querier/state.h"
+#include "querier/base/state.h"
 #include "tests/lib/net_h2.h"
 #include "tests/lib/querier_bed.h"
 

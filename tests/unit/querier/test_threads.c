@@ -20,7 +20,7 @@
 #include "common/cluster/view/view.h"
 #include "common/role/core/options.h"
 #include "common/sys/thread.h"
-#include "querier/state.h"
+#include "querier/base/state.h"
 #include "tests/lib/querier_fake.h"
 
 #define CLIENTS  3

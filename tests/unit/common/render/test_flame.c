@@ -12,7 +12,7 @@
 #include "common/base/mem.h"
 #include "common/render/flame.h"
 #include "common/render/folded.h"
-#include "querier/flame_msg.h"
+#include "querier/output/flame_msg.h"
 #include "tests/lib/querier_gen.h"
 
 static const uint64_t seed = 20261121;

@@ -12,14 +12,14 @@
 
 #include "common/base/mem.h"
 #include "common/base/rd.h"
-#include "common/render/amount.h"
-#include "common/render/dot.h"
 #include "common/render/escape.h"
 #include "common/render/folded.h"
-#include "common/render/html.h"
-#include "common/render/svg.h"
-#include "common/render/tree_bytes.h"
 #include "common/sys/fs.h"
+#include "querier/render/amount.h"
+#include "querier/render/dot.h"
+#include "querier/render/html.h"
+#include "querier/render/svg.h"
+#include "querier/render/tree_bytes.h"
 #include "tests/lib/querier_gen.h"
 
 static const uint64_t seed = 20261123;

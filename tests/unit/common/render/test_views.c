@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "common/render/compare.h"
 #include "common/render/flame.h"
-#include "common/render/focus.h"
+#include "querier/render/compare.h"
+#include "querier/render/focus.h"
 #include "tests/lib/views_oracle.h"
 
 static const uint64_t seed = 20261122;
