@@ -2,10 +2,10 @@
  *
  * cli_table: all options and all commands; parsing, help, the man page and completion read them.
  */
-#include "deploy/ctl/cli.h"
+#include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/ctl.h"
-#include "deploy/ctl/what.h"
 
 #define AT(field) offsetof(struct cli_opts, field)
 #define DAY_MS    UINT64_C(86400000)

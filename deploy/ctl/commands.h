@@ -6,7 +6,7 @@
 #define DEPLOY_CTL_COMMANDS_H
 
 #include "common/net/json_in.h"
-#include "deploy/ctl/cli.h"
+#include "deploy/ctl/cli/cli.h"
 
 struct ask;
 struct costs;

@@ -2,7 +2,7 @@
  *
  * The binary embertreectl.
  */
-#include "deploy/ctl/cli.h"
+#include "deploy/ctl/cli/cli.h"
 
 int main(int argc, char **argv)
 {

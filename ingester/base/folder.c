@@ -157,7 +157,7 @@ static int check_number(const struct folder *f, uint32_t shards, struct err *e)
 }
 
 /* What is stored where nobody would ask for it. A folder that etcd says nothing of was restored
- * (deploy/ctl/restore.c), or is served by a map in a file, which may have been changed. */
+ * (deploy/ctl/local/restore.c), or is served by a map in a file, which may have been changed. */
 static int check_places(const struct folder *f, struct err *e)
 {
     const struct ingester *in = f->in;

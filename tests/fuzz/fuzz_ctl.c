@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "common/net/json_in.h"
+#include "deploy/ctl/ask/costs.h"
+#include "deploy/ctl/ask/graph.h"
 #include "deploy/ctl/commands.h"
-#include "deploy/ctl/costs.h"
-#include "deploy/ctl/graph.h"
-#include "deploy/ctl/versus.h"
+#include "deploy/ctl/server/versus.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

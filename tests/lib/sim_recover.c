@@ -2,7 +2,7 @@
  *
  * sim_recover: the coordination service is lost for good, and people fill the empty one (or the old
  * backup in its place) from what the ingesters keep: `embertreectl cluster recover --apply`, as
- * deploy/ctl/recover.c does it, while all other faults go on.
+ * deploy/ctl/server/recover.c does it, while all other faults go on.
  *
  *   each ingester is asked, one after the other ──> joined ──> looked at ──> written
  *        ^                                            │           │            │

@@ -101,7 +101,7 @@ static int restore_shard(struct world *w, struct object_store *o, struct sim_dis
     return code;
 }
 
-/* As deploy/ctl/restore.c does. */
+/* As deploy/ctl/local/restore.c does. */
 static int restore_places(struct world *w, struct object_store *o, const struct map **ret,
                           struct err *e)
 {

@@ -12,11 +12,11 @@
 #include <cmocka.h>
 
 #include "common/sys/fs.h"
+#include "deploy/ctl/ask/costs.h"
+#include "deploy/ctl/ask/graph.h"
 #include "deploy/ctl/commands.h"
-#include "deploy/ctl/costs.h"
-#include "deploy/ctl/graph.h"
-#include "deploy/ctl/rebalance.h"
-#include "deploy/ctl/versus.h"
+#include "deploy/ctl/server/rebalance.h"
+#include "deploy/ctl/server/versus.h"
 
 static const struct cli cli = { .program = "embertreectl", .o = { .server = "http://x" } };
 static struct term wide, narrow;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rebalance.h: embertreectl cluster rebalance.
+ */
+#ifndef DEPLOY_CTL_SERVER_REBALANCE_H
+#define DEPLOY_CTL_SERVER_REBALANCE_H
+
+#include "common/base/speed.h"
+#include "deploy/ctl/cli/cli.h"
+
+struct json_val;
+
+/* Says what is to be moved; with --apply has it moved at once, with --wait until it is. */
+NODISCARD int rebalance(struct cli *c, struct err *e);
+/* The server's answer, for people. */
+void rebalance_text(const struct json_val *root, struct buf *out);
+
+/* ---- for whoever waits ---- */
+/* How many shards are to be moved, and how much is to be copied for it. node: only what leaves that
+ * one; NULL: everything. */
+NODISCARD int rebalance_left(struct cli *c, const char *node, uint64_t *ret_shards,
+                             uint64_t *ret_bytes, struct err *e);
+struct rebalance_wait { /* all zero: begins */
+    struct speed speed;
+    uint64_t most, shards, bytes, said_ms;
+    bool begun;
+};
+/* "3 shards are to be moved, 1.2 GiB to be copied, 31 MiB/s, 40 s left", with `node` of that one;
+ * at each change of the first number, and now and then. */
+void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, uint64_t shards,
+                   uint64_t bytes);
+
+#endif
