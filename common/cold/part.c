@@ -9,7 +9,7 @@
  */
 #include "common/cold/part.h"
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "common/base/wr.h"

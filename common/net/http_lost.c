@@ -2,7 +2,7 @@
 #include "common/net/http_lost.h"
 
 #include "common/net/http_server.h"
-#include "common/net/svc_wire.h"
+#include "common/net/svc/svc_wire.h"
 
 #define PATH_SHOWN   200
 #define TAIL_LEAST   5 /* bytes: a shorter path at the end of another is chance */

@@ -7,7 +7,7 @@
  */
 #include "common/net/http_param.h"
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/hex.h"
 #include "common/net/http.h"
 

@@ -10,7 +10,7 @@
  */
 #include <stdio.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/json.h"
 #include "common/base/size.h"
 #include "common/net/http_server.h"

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "common/base/hash.h"
-#include "common/net/http1.h"
+#include "common/net/http1/http1.h"
 #include "common/net/http_door.h"
 #include "common/net/http_lost.h"
 #include "common/net/http_start.h"

@@ -15,8 +15,8 @@
  */
 #include "common/net/http_start.h"
 
-#include "common/net/http1.h"
-#include "common/net/http2.h"
+#include "common/net/http1/http1.h"
+#include "common/net/http2/http2.h"
 #include "common/net/tls.h"
 
 #define START_MAGIC MAGIC('S', 'T', 'R', 'T')

@@ -19,7 +19,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "common/object/object_impl.h"
 #include "common/object/s3_keys.h"
 #include "common/object/s3_xml.h"

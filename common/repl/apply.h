@@ -8,7 +8,7 @@
 #ifndef COMMON_REPL_APPLY_H
 #define COMMON_REPL_APPLY_H
 
-#include "common/repl/entry.h"
+#include "common/repl/log/entry.h"
 #include "common/store/kv/kv.h"
 
 /* Does what the entry says, without a sync. The bytes behind its data are used: one thread, once at

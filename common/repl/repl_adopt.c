@@ -6,7 +6,7 @@
 #include "common/repl/repl_adopt.h"
 
 #include "common/repl/apply.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
 
 enum { FIRST = 1 }; /* index and term of "as of this database" */
 

@@ -5,7 +5,7 @@
 #ifndef COMMON_REPL_REPL_ADOPT_H
 #define COMMON_REPL_REPL_ADOPT_H
 
-#include "common/repl/rlog_fs.h"
+#include "common/repl/log/rlog_fs.h"
 #include "common/store/kv/kv.h"
 
 /* What the database holds now becomes entry 1 of a new log in `dir`: the log goes on behind it, and

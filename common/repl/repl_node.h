@@ -17,8 +17,8 @@
 #define COMMON_REPL_REPL_NODE_H
 
 #include "common/obs/metrics.h"
-#include "common/repl/replica.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
+#include "common/repl/protocol/replica.h"
 #include "common/rpc/rpc.h"
 #include "common/store/kv/kv.h"
 

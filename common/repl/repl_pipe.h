@@ -12,7 +12,7 @@
 #ifndef COMMON_REPL_REPL_PIPE_H
 #define COMMON_REPL_REPL_PIPE_H
 
-#include "common/repl/entry.h"
+#include "common/repl/log/entry.h"
 #include "common/store/kv/kv.h"
 
 struct loop;

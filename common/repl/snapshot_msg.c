@@ -4,7 +4,7 @@
 #include "common/base/hash.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
-#include "common/repl/entry.h"
+#include "common/repl/log/entry.h"
 
 /* Numbers of the fields of proto/repl.proto. */
 enum {

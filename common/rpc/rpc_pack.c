@@ -7,7 +7,7 @@
  */
 #include "common/rpc/rpc_pack.h"
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
 

@@ -2,7 +2,7 @@
  *
  * page: the result page as HTML, compressed.
  */
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/hash.h"
 #include "deploy/demo/shop.h"
 

@@ -8,7 +8,7 @@
 #ifndef DISTRIBUTOR_ADHOC_ADHOC_JOB_H
 #define DISTRIBUTOR_ADHOC_ADHOC_JOB_H
 
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "distributor/adhoc/adhoc_meta.h"
 #include "distributor/adhoc/adhoc_msg.h"
 #include "distributor/base/state.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/adhoc/adhoc_profile.h"
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
 

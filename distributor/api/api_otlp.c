@@ -17,7 +17,7 @@
 
 #include "common/base/json.h"
 #include "common/base/wr.h"
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "distributor/base/left_out.h"
 #include "distributor/base/state.h"
 #include "distributor/intake/intake.h"

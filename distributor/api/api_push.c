@@ -9,7 +9,7 @@
  */
 #include "distributor/api/api_push.h"
 
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "distributor/base/left_out.h"
 #include "distributor/base/state.h"
 #include "distributor/formats/push_msg.h"

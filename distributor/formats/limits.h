@@ -7,7 +7,7 @@
 #define DISTRIBUTOR_FORMATS_LIMITS_H
 
 #include "common/base/base.h"
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "distributor/formats/appname.h"
 
 struct limits {

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "common/model/selector.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "common/sys/thread.h"
 #include "distributor/rules/relabel.h"
 

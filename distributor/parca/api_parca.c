@@ -18,7 +18,7 @@
 #include "common/base/rd.h"
 #include "common/base/wr.h"
 #include "common/cluster/node/peers.h"
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "distributor/base/left_out.h"
 #include "distributor/base/state.h"
 #include "distributor/intake/intake.h"

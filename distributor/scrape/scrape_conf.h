@@ -12,7 +12,7 @@
 #include "common/base/err.h"
 #include "common/conf/conf_tree.h"
 #include "common/model/label.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "distributor/rules/relabel.h"
 
 #define SCRAPE_CONF_BYTES   (32 * MIB) /* memory of one file's tree and structs */

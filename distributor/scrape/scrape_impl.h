@@ -11,7 +11,7 @@
 #include "common/base/hash.h"
 #include "common/base/map.h"
 #include "common/base/vec.h"
-#include "common/net/http_multi.h"
+#include "common/net/client/http_multi.h"
 #include "distributor/base/state.h"
 #include "distributor/scrape/scrape.h"
 #include "distributor/scrape/scrape_k8s.h"

@@ -6,7 +6,7 @@
 #ifndef DISTRIBUTOR_SCRAPE_SCRAPE_K8S_H
 #define DISTRIBUTOR_SCRAPE_SCRAPE_K8S_H
 
-#include "common/net/http_multi.h"
+#include "common/net/client/http_multi.h"
 #include "common/sys/env.h"
 #include "distributor/scrape/scrape_conf.h"
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/obs/log.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
 #include "ingester/replicas/replicas_impl.h"
 
 #define LEAST 3 /* members: the others are a majority */

@@ -21,8 +21,8 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/repl/replica.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
+#include "common/repl/protocol/replica.h"
 #include "ingester/base/aside.h"
 #include "ingester/replicas/replicas_impl.h"
 

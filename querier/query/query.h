@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 
 #include "common/base/vec.h"
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "querier/ask/fanout.h"
 #include "querier/ask/wire.h"
 #include "querier/base/state.h"

@@ -18,7 +18,7 @@
  *
  * Thread: query_stream on the pool, else the loop's.
  */
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/size.h"
 #include "common/sys/pool.h"
 #include "querier/query/query.h"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/codec/vec.h"

@@ -3,7 +3,7 @@
  * A stored profile, its meta, and a message of the service, as anybody may have written them. What
  * can be read can be shown, in all forms, with the same total.
  */
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/wr.h"
 #include "common/net/json_in.h"
 #include "distributor/adhoc/adhoc_msg.h"

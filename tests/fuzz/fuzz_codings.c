@@ -3,7 +3,7 @@
  * Codings of bodies and of gRPC messages: the first byte says which, the rest is coded. Whatever
  * the bytes claim, the output keeps within its limits.
  */
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/repl/copy_msg.h"
-#include "common/repl/replica.h"
+#include "common/repl/protocol/replica.h"
 #include "common/repl/snapshot_msg.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

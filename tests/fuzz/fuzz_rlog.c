@@ -6,7 +6,7 @@
  */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
 #include "tests/lib/rlog_fake.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,7 @@
  */
 #include "common/base/hash.h"
 #include "common/rpc/rpc_frame.h"
-#include "common/rpc/rpc_sp_read.h"
+#include "common/rpc/sp/rpc_sp_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  */
 #include "common/base/base64.h"
 #include "common/base/mem.h"
-#include "common/net/svc_wire.h"
+#include "common/net/svc/svc_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

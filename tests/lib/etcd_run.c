@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/test_port.h"
 

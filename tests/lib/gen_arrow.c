@@ -8,7 +8,7 @@
 
 #include <stdarg.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/wr.h"
 #include "distributor/parca/arrow/arrow_fbw.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * repl_world.h: replicas of a shard (common/repl/replica.h) with their logs (rlog.h, on files that
- * lose power), in a world of faults that is a function of the seed, watched by an oracle.
+ * repl_world.h: replicas of a shard (common/repl/protocol/replica.h) with their logs (rlog.h, on
+ * files that lose power), in a world of faults that is a function of the seed, watched by an
+ * oracle.
  */
 #ifndef TESTS_LIB_REPL_WORLD_H
 #define TESTS_LIB_REPL_WORLD_H

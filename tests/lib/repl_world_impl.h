@@ -9,8 +9,8 @@
 
 #include "common/base/prng.h"
 #include "common/base/vec.h"
-#include "common/repl/replica.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
+#include "common/repl/protocol/replica.h"
 #include "tests/lib/repl_world.h"
 #include "tests/lib/rlog_fake.h"
 

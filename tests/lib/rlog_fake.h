@@ -7,7 +7,7 @@
 #ifndef TESTS_LIB_RLOG_FAKE_H
 #define TESTS_LIB_RLOG_FAKE_H
 
-#include "common/repl/rlog_fs.h"
+#include "common/repl/log/rlog_fs.h"
 
 struct rlog_fake;
 struct rlog_fake_faults {

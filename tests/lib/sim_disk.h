@@ -9,7 +9,7 @@
 
 #include "common/base/vec.h"
 #include "common/repl/copy_files.h"
-#include "common/repl/rlog_fs.h"
+#include "common/repl/log/rlog_fs.h"
 #include "common/role/core/role.h"
 #include "common/store/kv/kv_impl.h"
 #include "tests/lib/rlog_fake.h"

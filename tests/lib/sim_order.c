@@ -13,7 +13,7 @@
  */
 #include "common/base/mem.h"
 #include "common/cluster/coord/keyspace.h"
-#include "common/repl/msg.h"
+#include "common/repl/protocol/msg.h"
 #include "common/rpc/rpc_frame.h"
 #include "tests/lib/sim_impl.h"
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/sys/fs.h"
 

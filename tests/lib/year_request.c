@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/hash.h"
 #include "common/base/wr.h"
 #include "common/model/slot.h"

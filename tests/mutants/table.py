@@ -15,14 +15,14 @@ class Mutant(NamedTuple):
     test: str
 
 
-H1 = "tests/unit/common/net/test_http1"
-H2 = "tests/unit/common/net/test_http2_abuse"
+H1 = "tests/unit/common/net/http1/test_http1"
+H2 = "tests/unit/common/net/http2/test_http2_abuse"
 HEAD = "tests/unit/common/net/test_head"
 PPROF = "tests/unit/distributor/formats/pprof/test_pprof_hostile"
 ARROW = "tests/unit/distributor/parca/arrow/test_arrow"
 FRAME = "tests/unit/common/rpc/test_rpc_frame"
 BASE = "tests/unit/common/base/test_base"
-COMPRESS = "tests/unit/common/base/test_compress"
+COMPRESS = "tests/unit/common/base/compress/test_compress"
 TREE = "tests/unit/common/conf/test_conf_tree"
 SELECTOR = "tests/unit/common/model/test_selector"
 TENANT = "tests/unit/common/model/test_tenant_id"
@@ -33,13 +33,13 @@ JSON = "tests/unit/common/net/test_json_in"
 
 MUTANTS = [
     # ---- requests that can be read in two ways
-    Mutant("h2_host_differs", "common/net/http2_in.c", "} else if (!str_eq(l.value, authority)) {",
+    Mutant("h2_host_differs", "common/net/http2/http2_in.c", "} else if (!str_eq(l.value, authority)) {",
            "} else if (0) {", H2),
-    Mutant("h2_path", "common/net/http2_in.c", "if (!path_ok(h->target))", "if (0)", H2),
-    Mutant("h2_scheme", "common/net/http2_in.c",
+    Mutant("h2_path", "common/net/http2/http2_in.c", "if (!path_ok(h->target))", "if (0)", H2),
+    Mutant("h2_scheme", "common/net/http2/http2_in.c",
            'if (!str_eqc(scheme, "http") && !str_eqc(scheme, "https"))', "if (0)", H2),
-    Mutant("h2_authority", "common/net/http2_in.c", "if (!http_host_ok(authority))", "if (0)", H2),
-    Mutant("h2_method", "common/net/http2_in.c", "if (!http_method_of(h->method))", "if (0)", H2),
+    Mutant("h2_authority", "common/net/http2/http2_in.c", "if (!http_host_ok(authority))", "if (0)", H2),
+    Mutant("h2_method", "common/net/http2/http2_in.c", "if (!http_method_of(h->method))", "if (0)", H2),
     Mutant("h1_host_once", "common/net/http_head.c", "if (f.hosts != 1)", "if (f.hosts < 1)", HEAD),
     Mutant("h1_host_bytes", "common/net/http_head.c", "if (!http_host_ok(value))", "if (0)", HEAD),
     Mutant("h1_coding_old", "common/net/http_head.c", "if (f.codings && h->minor == 0)", "if (0)", HEAD),
@@ -77,9 +77,9 @@ MUTANTS = [
            "    if (rd_left(r) + 1 < n)\n        return false;\n    *ret =", BASE),
     Mutant("rd_varint_bits", "common/base/rd.c", "if (shift == 63 && c > 1)", "if (shift == 63 && c > 3)", BASE),
     Mutant("rd_field_number", "common/base/rd.c", "tag >> 3 == 0 ||", "", BASE),
-    Mutant("gzip_ratio", "common/base/compress.c", "if (by_ratio < most) {", "if (0) {", COMPRESS),
-    Mutant("zstd_total", "common/base/compress.c", "if (size > bytes_max)", "if (size > 2 * bytes_max)", COMPRESS),
-    Mutant("zlib_rest", "common/base/compress.c", "if (in_used != in.len)", "if (0)", COMPRESS),
+    Mutant("gzip_ratio", "common/base/compress/compress.c", "if (by_ratio < most) {", "if (0) {", COMPRESS),
+    Mutant("zstd_total", "common/base/compress/compress.c", "if (size > bytes_max)", "if (size > 2 * bytes_max)", COMPRESS),
+    Mutant("zlib_rest", "common/base/compress/compress.c", "if (in_used != in.len)", "if (0)", COMPRESS),
     Mutant("tree_depth", "common/conf/conf_tree.c", "if (r->depth == CONF_TREE_DEPTH_MAX)",
            "if (r->depth + 1 == CONF_TREE_DEPTH_MAX)", TREE),
     Mutant("tree_nodes", "common/conf/conf_tree.c", "if (++r->nodes > CONF_TREE_NODES_MAX)", "if (0)", TREE),

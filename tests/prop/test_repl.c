@@ -10,8 +10,8 @@
  * and when the world is whole again, all databases become the same, with each acked write once.
  *
  * The same is run with one thing in the protocol switched off each time (enum replica_mutant): each
- * must be noticed (two take too much chance: tests/unit/common/repl/test_replica.c). SEED=n repeats
- * a run, SEEDS=n makes more, MUTANT=n FROM=n looks for one.
+ * must be noticed (two take too much chance: tests/unit/common/repl/protocol/test_replica.c).
+ * SEED=n repeats a run, SEEDS=n makes more, MUTANT=n FROM=n looks for one.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -27,8 +27,8 @@
 #include <cmocka.h>
 
 #include "common/base/wr.h"
-#include "common/repl/replica.h"
-#include "common/repl/rlog.h"
+#include "common/repl/log/rlog.h"
+#include "common/repl/protocol/replica.h"
 #include "tests/lib/repl_world.h"
 
 static uint64_t ran, writes, reads, leaders, snapshots, copies, wiped, unmarked;

@@ -29,7 +29,7 @@
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/cluster/coord/etcd_text.h"
-#include "common/net/http_multi.h"
+#include "common/net/client/http_multi.h"
 
 #define CALL_MS              3000
 #define CONNECT_MS           1000

@@ -6,7 +6,7 @@
 #define COMMON_CLUSTER_COORD_COORD_ETCD_H
 
 #include "common/cluster/coord/coord.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "common/sys/loop.h"
 
 #define COORD_ENDPOINTS_MAX 16

@@ -28,7 +28,8 @@ struct progress_shard {
     uint64_t last, commit; /* indexes in the log; a leader's `commit` is what others must reach */
     bool leads;            /* it leads now, as far as it knows */
     bool full;             /* its disk is as good as full, or it fails: it should not lead */
-    bool lost;             /* its log is gone: it says nothing to others (repl/replica.h, silent) */
+    bool lost;             /* its log is gone: it says nothing to others (repl/protocol/replica.h,
+    silent) */
     uint64_t rate;         /* bytes per second that its log takes, a slow mean; leading or not */
     uint64_t bytes;        /* that its database stores */
     /* Only of a shard that is served, else 0: the time of nothing that is, or may yet be, stored in

@@ -25,7 +25,7 @@
 #define RECORD_SET_MAX     16 /* twice the replicas, and two: all change, one on its way */
 #define RECORD_BYTES_MAX   (16 * KIB)
 #define CLUSTER_SHARDS_MAX 4096
-#define RECORD_TERM_MAX    (UINT64_C(1) << 40) /* replicas shift terms (repl/replica.h) */
+#define RECORD_TERM_MAX    (UINT64_C(1) << 40) /* replicas shift terms (repl/protocol/replica.h) */
 
 struct name_set {
     char names[RECORD_SET_MAX][NODE_NAME_MAX + 1]; /* in order; no name twice */

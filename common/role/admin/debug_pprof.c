@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/hex.h"
 #include "common/model/pprof_out.h"
 #include "common/obs/symbolize.h"

@@ -60,7 +60,7 @@ struct tenancy_conf {
 struct memory;      /* common/role/core/memory.h */
 struct view;        /* common/cluster/view/view.h */
 struct coord;       /* common/cluster/coord/coord.h */
-struct rlog_fs;     /* common/repl/rlog_fs.h */
+struct rlog_fs;     /* common/repl/log/rlog_fs.h */
 struct copy_faults; /* common/repl/copy_files.h */
 
 /* Where an ingester gets the database of a shard from: simulation hands in memory with faults. */

@@ -5,7 +5,7 @@
 #ifndef COMMON_ROLE_PROCESS_PROCESS_H
 #define COMMON_ROLE_PROCESS_PROCESS_H
 
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "common/obs/selfprof.h"
 #include "common/role/admin/debug.h"
 #include "common/role/cluster/cluster_keys.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask: blocking requests through common/net/http_client.h, which verifies certificates, follows no
- * redirect and takes no proxy. Answers are cut off at a maximum, and then are errors.
+ * ask: blocking requests through common/net/client/http_client.h, which verifies certificates,
+ * follows no redirect and takes no proxy. Answers are cut off at a maximum, and then are errors.
  */
 #include "deploy/ctl/ask/ask.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "common/sys/fs.h"
 #include "deploy/ctl/ask/ask_socket.h"
 #include "deploy/ctl/ask/progress.h"

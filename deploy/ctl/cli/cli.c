@@ -19,7 +19,7 @@
 
 #include "common/base/mem.h"
 #include "common/conf/conf.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "common/sys/clock.h"
 #include "version.h"
 

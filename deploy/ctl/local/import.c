@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/wr.h"
 #include "common/model/attime.h"
 #include "common/sys/clock.h"

@@ -21,7 +21,7 @@
  */
 #include "distributor/parca/arrow/arrow_batch.h"
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
 

@@ -7,7 +7,7 @@
 #ifndef DISTRIBUTOR_PARCA_DEBUGINFO_DEBUGINFO_RPC_H
 #define DISTRIBUTOR_PARCA_DEBUGINFO_DEBUGINFO_RPC_H
 
-#include "common/net/svc.h"
+#include "common/net/svc/svc.h"
 #include "distributor/parca/debuginfo/debuginfo_upload.h"
 #include "distributor/parca/parca_json.h"
 

@@ -8,7 +8,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/cluster/view/view_impl.h"
 #include "common/model/shard.h"

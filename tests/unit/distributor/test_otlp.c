@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "tests/lib/dist_bed.h"
 #include "tests/lib/gen_otlp.h"
 #include "tests/lib/push_gen.h"

@@ -11,7 +11,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/sys/fs.h"
 #include "tests/lib/querier_bed.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/base/size.h"

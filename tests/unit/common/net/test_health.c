@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/net/svc_wire.h"
+#include "common/net/svc/svc_wire.h"
 #include "tests/lib/net_h2.h"
 #include "tests/lib/net_site.h"
 #include "tests/lib/push_gen.h"

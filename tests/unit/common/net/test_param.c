@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/net/http.h"
 #include "common/net/http_param.h"
 

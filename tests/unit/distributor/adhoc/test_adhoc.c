@@ -10,7 +10,7 @@
 /* cmocka wants the three first ones before it */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/prng.h"
 #include "common/net/json_in.h"
 #include "distributor/adhoc/adhoc_msg.h"

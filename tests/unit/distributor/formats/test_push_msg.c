@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "distributor/formats/push_msg.h"
 #include "tests/lib/batch_keep.h"

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/sys/fs.h"
 #include "distributor/formats/upload/upload.h"
 #include "tests/lib/dist_push.h"

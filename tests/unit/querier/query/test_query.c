@@ -10,7 +10,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "common/model/shard.h"
 #include "common/net/json_in.h"

@@ -5,7 +5,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "querier/ui/ui.h"
 #include "tests/lib/net_mem.h"
 

@@ -16,7 +16,7 @@
 #include "common/base/vec.h"
 #include "common/cluster/coord/coord_etcd.h"
 #include "common/cluster/coord/coord_sim.h"
-#include "common/net/http_client.h"
+#include "common/net/client/http_client.h"
 #include "tests/lib/etcd_run.h"
 
 enum { GUARD_MS = 30000 };

@@ -6,7 +6,7 @@
 /* cmocka wants the first two above first */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_jfr.h"

@@ -9,7 +9,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/base/compress.h"
+#include "common/base/compress/compress.h"
 #include "distributor/formats/upload/upload.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/testdata.h"
