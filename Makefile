@@ -173,15 +173,15 @@ bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year m
 
 cluster: all $(TOOLS)  ## chaos over real processes in network namespaces: CHAOS_SECONDS=1800 SEED=n
 	$(Q)O='$(O)' SEED='$(SEED)' CHAOS_SECONDS='$(or $(CHAOS_SECONDS),1800)' python3 tests/chaos/run.py
-power: all $(O)/tests/lib/tool_wire ## power cuts of real file systems at the worst moments: POWER_SECONDS=60 SEED=n
+power: all $(O)/tests/lib/tools/tool_wire ## power cuts of real file systems at the worst moments: POWER_SECONDS=60 SEED=n
 	$(Q)O='$(O)' SEED='$(SEED)' POWER_SECONDS='$(POWER_SECONDS)' python3 tests/chaos/power.py
 test-upgrade: all      ## from the version before (OLD=commit) to this one and back, under load
 	$(Q)O='$(O)' OLD='$(OLD)' python3 tests/chaos/upgrade.py
 
-sim: $(O)/tests/lib/tool_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on, JOBS=n, MUTANT=all
+sim: $(O)/tests/lib/tools/tool_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on, JOBS=n, MUTANT=all
 	$(Q)O='$(O)' SEED='$(SEED)' SEEDS='$(SEEDS)' JOBS='$(JOBS)' MUTANT='$(MUTANT)' tests/sim/run
 
-sim-mutants: $(O)/tests/lib/tool_sim ## each thing broken on purpose must be noticed within SEEDS worlds: SEED=n, JOBS=n
+sim-mutants: $(O)/tests/lib/tools/tool_sim ## each thing broken on purpose must be noticed within SEEDS worlds: SEED=n, JOBS=n
 	$(Q)O='$(O)' SEED='$(SEED)' SEEDS='$(or $(SEEDS),120)' JOBS='$(JOBS)' MUTANT=all tests/sim/run
 
 mutants: $(addprefix $(O)/,$(if $(filter mutants,$(MAKECMDGOALS)),$(shell MUTANT='$(MUTANT)' python3 tests/mutants/run.py --tests)))  ## one line of the product broken at a time: a test must notice each (MUTANT=begin of names)

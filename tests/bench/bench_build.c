@@ -16,7 +16,7 @@
 #include "common/store/store.h"
 #include "compactor/build_msg.h"
 #include "proto/build.pb-c.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define PODS    20
 #define HOURS   24

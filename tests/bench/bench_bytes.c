@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/model/slot.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
 
 #define GOALS_DAY        \
     {                    \

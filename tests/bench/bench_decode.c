@@ -24,9 +24,9 @@
 #include "distributor/otlp/otlp_push.h"
 #include "distributor/parca/parca_write.h"
 #include "distributor/send/pack.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
-#include "tests/lib/parca_bed.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
+#include "tests/lib/roles/parca_bed.h"
 #include "tests/lib/testdata.h"
 
 #define SPEND_NS 150000000u

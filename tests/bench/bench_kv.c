@@ -15,8 +15,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define GETS        4000
 #define BATCH_BYTES (256 * KIB)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * P6: memory of a shard with 1,000,000 series, 1,000 services of 1,000 each, each written once in
- * 10 minutes. (Everything else of P6 is tests/cluster/test_memory.py: a cgroup of 640 MiB.)
+ * 10 minutes. (Everything else of P6 is tests/cluster/store/test_memory.py: a cgroup of 640 MiB.)
  */
 #include <stdlib.h>
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
 
 #define STACKS     40
 #define PER_COMMIT 20 /* services */

@@ -17,8 +17,8 @@
 #include "common/repl/copy_in.h"
 #include "common/repl/repl_adopt.h"
 #include "common/repl/repl_node.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 enum { NODES = 2, VALUE = 4096, ROWS_ONCE = 64, LIMIT_MS = 3600 * 1000, DEAD_MS = 30000 };
 

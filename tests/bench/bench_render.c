@@ -8,7 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/render/flame.h"
-#include "tests/lib/querier_gen.h"
+#include "tests/lib/roles/querier_gen.h"
 
 static double now_ms(void)
 {

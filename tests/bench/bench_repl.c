@@ -21,8 +21,8 @@
 #include "common/repl/kv_repl.h"
 #include "common/repl/repl_node.h"
 #include "common/sys/thread.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 enum { NODES_MAX = 5, WRITES = 300, BEGUN = 16 };
 

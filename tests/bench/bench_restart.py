@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 
-TOOL = cluster.ROOT / os.environ.get("O", "build/release") / "tests/lib/tool_fill"
+TOOL = cluster.ROOT / os.environ.get("O", "build/release") / "tests/lib/tools/tool_fill"
 GIB = float(os.environ.get("GIB", "10" if os.environ.get("LONG") else "1"))
 GOAL_S = 2
 

@@ -15,7 +15,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/rpc/rpc_seal.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 enum { RUN_MS = 400 };
 

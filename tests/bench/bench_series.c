@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "common/model/slot.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
 
 #define DAY     YEAR_DAY_SLOTS
 #define MINUTES 24

@@ -16,8 +16,8 @@
 #include "common/model/slot.h"
 #include "common/store/build/build.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/roles/dist_push.h"
+#include "tests/lib/store/kv_dir.h"
 #include "tests/lib/testdata.h"
 
 #define PODS     20

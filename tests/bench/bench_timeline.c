@@ -13,8 +13,8 @@
 #include "common/store/catalog/group.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define DAY   DAY_SLOTS
 #define TIMES 7

@@ -24,8 +24,8 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/kv/kv_rocks_impl.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define PODS      20
 #define MEMTABLE  (16 * MIB)

@@ -11,7 +11,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/codec/vec.h"
-#include "tests/lib/vec_gen.h"
+#include "tests/lib/gen/vec_gen.h"
 
 #define ROWS 64
 

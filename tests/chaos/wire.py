@@ -1,4 +1,4 @@
-"""Hosts in network namespaces, and the wire between them (tests/lib/tool_wire.c).
+"""Hosts in network namespaces, and the wire between them (tests/lib/tools/tool_wire.c).
 
     apart(__file__)                       this program again, in namespaces of its own
     w = Wire({"a": "zone-a", "b": "zone-b"})

@@ -14,7 +14,7 @@ import querier_v1 as v1
 
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "grafana"
-NOW = 1750000000000  # of tests/lib/querier_bed.h
+NOW = 1750000000000  # of tests/lib/roles/querier_bed.h
 GO = "connect-go/1.18.1 (go1.24.4)"
 
 

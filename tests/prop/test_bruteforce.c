@@ -17,8 +17,8 @@
 #include "common/model/slot.h"
 #include "common/store/build/build.h"
 #include "common/store/retain/retain.h"
-#include "tests/lib/store_bed.h"
-#include "tests/lib/year.h"
+#include "tests/lib/gen/year.h"
+#include "tests/lib/store/store_bed.h"
 
 #define DAYS      380
 #define LIVE_DAY  250 /* until here everything is imported later, at once */

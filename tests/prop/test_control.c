@@ -3,7 +3,7 @@
  * Whole clusters of views, members, leads and controllers over a simulated coordination service:
  * nodes crash, restart, are cut off, join and drain; requests and answers are lost; the service
  * goes away, forgets its history, and is empty or an old backup for a while, in which nothing is
- * written to it. What must hold of all that: tests/lib/control_world.h.
+ * written to it. What must hold of all that: tests/lib/repl/control_world.h.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/map/map_edit.h"
-#include "tests/lib/control_world.h"
+#include "tests/lib/repl/control_world.h"
 
 static uint64_t seed_of_run(void)
 {

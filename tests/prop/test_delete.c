@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deletes of all kinds beside the slow obvious engine (tests/lib/store_model.h): between pushes,
- * seals, builds, jobs of a compactor that lie about, held views, restarts, power cuts and writes
- * that fail; purged in steps of few rows, or much later, or cut off in the middle. At any moment an
- * answer is the model's; what was deleted and is pushed again is refused while copies of it may be
- * under way, then stored again, what was not deleted is a duplicate; and in the end no key names
- * what is gone.
+ * Deletes of all kinds beside the slow obvious engine (tests/lib/store/store_model.h): between
+ * pushes, seals, builds, jobs of a compactor that lie about, held views, restarts, power cuts and
+ * writes that fail; purged in steps of few rows, or much later, or cut off in the middle. At any
+ * moment an answer is the model's; what was deleted and is pushed again is refused while copies of
+ * it may be under way, then stored again, what was not deleted is a duplicate; and in the end no
+ * key names what is gone.
  * SEED=n repeats one; SEEDS=n runs more of them.
  */
 #include <setjmp.h>
@@ -19,8 +19,8 @@
 #include "common/model/slot.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_steps.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/store_steps.h"
+#include "tests/lib/store/tomb_bed.h"
 
 #define STEPS 300
 #define DAY   17280u

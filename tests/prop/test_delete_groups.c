@@ -3,10 +3,10 @@
  * Some series of a service are deleted, and its roll-ups are corrected: under several grouping
  * rules, with retention, late and old data, builds and jobs of a compactor, power cuts in the
  * middle
- * of purging. At any moment an answer is the slow obvious engine's (tests/lib/store_model.h), read
- * from groups or from members; when all is purged, roll-ups hold what members do at every level,
- * byte for byte where they are sums, none had to begin anew, and long ranges are read from them.
- * SEED=n repeats one; SEEDS=n runs more of them.
+ * of purging. At any moment an answer is the slow obvious engine's
+ * (tests/lib/store/store_model.h), read from groups or from members; when all is purged, roll-ups
+ * hold what members do at every level, byte for byte where they are sums, none had to begin anew,
+ * and long ranges are read from them. SEED=n repeats one; SEEDS=n runs more of them.
  *
  * Broken by hand: a value that vecdiff leaves in is noticed (30 seeds; test_purge_large, too), and
  * so are points of timelines that are not taken out (30 seeds, not in 8). Not noticed in 30 seeds:
@@ -25,9 +25,9 @@
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/rollup_check.h"
-#include "tests/lib/store_steps.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/rollup_check.h"
+#include "tests/lib/store/store_steps.h"
+#include "tests/lib/store/tomb_bed.h"
 
 #define STEPS 260
 #define DAY   17280u

@@ -14,7 +14,7 @@
 #include <inttypes.h>
 
 #include "common/model/slot.h"
-#include "tests/lib/steps_world.h"
+#include "tests/lib/repl/steps_world.h"
 
 /* Its places change from one to all; false: not yet. */
 static bool is_announced(struct world *w, struct map_next *ret)

@@ -16,7 +16,7 @@
 #include "common/base/hash.h"
 #include "common/base/prng.h"
 #include "common/store/kv/kv_mem.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 /* All keys of up to 3 bytes of { 00, 'a', ff }, in order. */
 #define KEYS     40

@@ -15,7 +15,7 @@
 #include "common/base/prng.h"
 #include "common/store/check/check.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define SERVICES 2
 #define ROUNDS   12

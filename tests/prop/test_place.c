@@ -17,7 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cluster/place/place.h"
-#include "tests/lib/place_zones.h"
+#include "tests/lib/repl/place_zones.h"
 
 enum { NODES_MAX = 64 };
 

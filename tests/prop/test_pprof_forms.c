@@ -15,8 +15,8 @@
 
 #include "common/base/mem.h"
 #include "distributor/formats/pprof/known.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/pprof_forms.h"
+#include "tests/lib/gen/pprof_forms.h"
+#include "tests/lib/roles/dist_push.h"
 
 enum { ROUNDS = 40, BODIES = 4 };
 

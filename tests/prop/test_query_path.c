@@ -22,8 +22,8 @@
 #include "ingester/ingester.h"
 #include "querier/base/state.h"
 #include "querier/querier.h"
-#include "tests/lib/net_mem.h"
-#include "tests/lib/write_gen.h"
+#include "tests/lib/gen/write_gen.h"
+#include "tests/lib/net/net_mem.h"
 
 #define INGESTERS 2
 #define SHARDS    4

@@ -16,7 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cluster/place/place.h"
-#include "tests/lib/place_zones.h"
+#include "tests/lib/repl/place_zones.h"
 
 enum { NODES_MAX = 64, SHARDS_MOST = 512 };
 #define GIB_BYTES (UINT64_C(1) << 30)

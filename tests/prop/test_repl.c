@@ -29,7 +29,7 @@
 #include "common/base/wr.h"
 #include "common/repl/log/rlog.h"
 #include "common/repl/protocol/replica.h"
-#include "tests/lib/repl_world.h"
+#include "tests/lib/repl/repl_world.h"
 
 static uint64_t ran, writes, reads, leaders, snapshots, copies, wiped, unmarked;
 

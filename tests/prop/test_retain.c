@@ -30,7 +30,7 @@
 #include "common/store/check/check.h"
 #include "common/store/retain/retain.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_steps.h"
+#include "tests/lib/store/store_steps.h"
 
 #define HOUR_MS   INT64_C(3600000)
 #define DAY_MS    (24 * HOUR_MS)

@@ -2,9 +2,9 @@
  *
  * Roll-ups through everything that can happen to them: minutes that cross into ROLLED0, late data,
  * rules that change, groups that become too many, builds, restarts, power cuts. After every few
- * steps each roll-up must be the sum of its members' leaves (tests/lib/rollup_check.h), and answers
- * must be the model's, by groups and by members alike. Numbers are small, so that a few pods make a
- * busy minute. SEED=n repeats one run; SEEDS=n makes more of them.
+ * steps each roll-up must be the sum of its members' leaves (tests/lib/store/rollup_check.h), and
+ * answers must be the model's, by groups and by members alike. Numbers are small, so that a few
+ * pods make a busy minute. SEED=n repeats one run; SEEDS=n makes more of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "tests/lib/rollup_check.h"
-#include "tests/lib/store_steps.h"
+#include "tests/lib/store/rollup_check.h"
+#include "tests/lib/store/store_steps.h"
 
 #define STEPS 250
 #define SEEDS 24

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 
 #include "common/cluster/control/controller.h"
-#include "tests/lib/steps_world.h"
+#include "tests/lib/repl/steps_world.h"
 
 enum { STEPS = 420 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries,
+ * The engine beside the slow obvious one (tests/lib/store/store_model.h): random pushes, retries,
  * commits, seals, late data, held views, restarts, power cuts, failed writes, and questions.
  * Levels are built by the shard or by jobs that lie about for a while, clocks move by days, and
  * data come late, or a year old, above and below floors.
@@ -17,7 +17,7 @@
 
 #include "common/model/slot.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_steps.h"
+#include "tests/lib/store/store_steps.h"
 
 #define STEPS 500
 #define DAY   17280u

@@ -26,7 +26,7 @@
 #include "common/store/query/tl_cover.h"
 #include "common/store/state/spread.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_steps.h"
+#include "tests/lib/store/store_steps.h"
 
 #define SEEDS    12
 #define STEPS    120

@@ -19,7 +19,7 @@
 #include "common/base/wr.h"
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vec.h"
-#include "tests/lib/vec_gen.h"
+#include "tests/lib/gen/vec_gen.h"
 
 #define LEN_MAX      5000
 #define SECTIONS_MAX 5

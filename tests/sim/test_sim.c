@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whole clusters under crashes, partitions, bad disks and clocks, and ring changes:
- * tests/lib/sim.h. A few in every run of the tests; `make sim SEED=n SEEDS=m` runs many.
+ * tests/lib/sim/sim.h. A few in every run of the tests; `make sim SEED=n SEEDS=m` runs many.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/sim.h"
+#include "tests/lib/sim/sim.h"
 
 #define SEED_DEFAULT  100
 #define SEEDS_DEFAULT 6

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rlog_fs.h: the few file operations the replication log needs, behind a struct: rlog_fs_real() is
- * the system's, tests/lib/rlog_fake.h one in memory that loses power, tears writes and fails.
+ * the system's, tests/lib/repl/rlog_fake.h one in memory that loses power, tears writes and fails.
  * Thread: one at a time per folder.
  */
 #ifndef COMMON_REPL_LOG_RLOG_FS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * check: the functions that a start calls, called one after the other, whatever the one before
- * said. A refusal of a start that is not found here is found by tests/cluster/test_check_config.py.
+ * said. A refusal of a start that is not found here is found by
+ * tests/cluster/operate/test_check_config.py.
  */
 #include "common/role/process/check.h"
 

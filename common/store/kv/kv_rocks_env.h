@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_rocks_env.h: the file system below RocksDB, for tests: tests/lib/rocks_lossy.h.
+ * kv_rocks_env.h: the file system below RocksDB, for tests: tests/lib/store/rocks_lossy.h.
  */
 #ifndef COMMON_STORE_KV_KV_ROCKS_ENV_H
 #define COMMON_STORE_KV_KV_ROCKS_ENV_H

@@ -19,7 +19,7 @@
 #include "compactor/build_msg.h"
 #include "compactor/builder.h"
 #include "proto/build.pb-c.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 #define FIRST_MS INT64_C(1577836800000)
 #define LAST_MS  INT64_C(4102444800000)

@@ -10,7 +10,7 @@
 #include "common/cluster/coord/coord_sim.h"
 #include "compactor/watch.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 /* An ingester that only knows its status. */
 struct fake {

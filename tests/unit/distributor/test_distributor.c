@@ -13,8 +13,8 @@
 #include "common/cluster/view/view_impl.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
-#include "tests/lib/dist_bed.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_bed.h"
 
 #define INGEST "/ingest?name=app.cpu&from=now-10s&until=now"
 

@@ -11,9 +11,9 @@
 #include <stdio.h>
 
 #include "common/base/compress/compress.h"
-#include "tests/lib/dist_bed.h"
-#include "tests/lib/gen_otlp.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/gen_otlp.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/roles/dist_bed.h"
 
 #define HTTP    "/v1development/profiles"
 #define SERVICE "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/"

@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 #include "common/base/compress/compress.h"
-#include "tests/lib/dist_bed.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/roles/dist_bed.h"
 
 #define PUSH   "/push.v1.PusherService/Push"
 #define PROTO  "Content-Type: application/proto\r\n"

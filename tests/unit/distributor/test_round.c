@@ -13,8 +13,8 @@
 #include "common/role/route/route_impl.h"
 #include "common/rpc/rpc_mem.h"
 #include "distributor/base/state.h"
-#include "tests/lib/dist_bed.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_bed.h"
 
 #define INGEST "/ingest?name=app.cpu&from=now-10s&until=now"
 #define PPROF  INGEST "&format=pprof"

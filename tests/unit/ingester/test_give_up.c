@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 static void test_refused(void **state)
 {

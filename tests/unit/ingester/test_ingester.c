@@ -18,7 +18,7 @@
 #include "common/model/slot.h"
 #include "proto/ingest.pb-c.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 #define FIRST_MS INT64_C(1577836800000)
 #define LAST_MS  INT64_C(4102444800000)

@@ -14,7 +14,7 @@
 
 #include "ingester/read/rpc_read.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 #define ASKED_MAX 64
 

@@ -14,7 +14,7 @@
 #include "common/store/kv/kv_impl.h"
 #include "ingester/base/state.h"
 #include "ingester/shard/shards.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 static struct ingester_bed bed;
 static bool done;

@@ -14,7 +14,7 @@
 #include "common/model/slot.h"
 #include "common/role/route/relay.h"
 #include "proto/ingest.pb-c.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 enum { COPIES = 6 };
 

@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/sys/fs.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s)    (QBED_NOW + (s)*INT64_C(1000))
 #define HEAP    "memory:inuse_space:bytes::"

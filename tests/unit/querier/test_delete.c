@@ -2,7 +2,7 @@
  *
  * GET /api/v1/deletes and POST /api/v1/delete over ingesters with canned replies: how what shards
  * say becomes one answer. The engine is tested in tests/unit/common/store/mask/test_tomb.c, the
- * whole path in tests/cluster/test_delete.py.
+ * whole path in tests/cluster/store/test_delete.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include "common/store/mask/tomb.h"
 #include "proto/delete.pb-c.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 static struct qbed bed;
 

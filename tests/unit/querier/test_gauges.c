@@ -14,7 +14,7 @@
 #include "proto/query.pb-c.h"
 #include "querier/merge/fn_table.h"
 #include "querier/merge/timeline.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s) (QBED_NOW + (s)*1000)
 #define HEAP "memory:inuse_space:bytes::"

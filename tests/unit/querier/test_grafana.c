@@ -13,7 +13,7 @@
 
 #include "common/base/compress/compress.h"
 #include "common/sys/fs.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s) (QBED_NOW + (s)*INT64_C(1000))
 

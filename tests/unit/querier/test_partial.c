@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "querier/query/query.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s)      (QBED_NOW + (s)*INT64_C(1000))
 #define QUERY     "?query=" QBED_CPU "%7B%7D&from=now-100s&until=now"

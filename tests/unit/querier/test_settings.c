@@ -9,7 +9,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define SET   "settings.v1.SettingsService/"
 #define RULES "settings.v1.RecordingRulesService/"

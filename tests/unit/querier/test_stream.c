@@ -17,8 +17,8 @@
 #include "common/base/size.h"
 #include "common/net/json_in.h"
 #include "querier/base/state.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define STACKS   1500
 #define NAME_MAX 4000

@@ -21,7 +21,7 @@
 #include "common/role/core/options.h"
 #include "common/sys/thread.h"
 #include "querier/base/state.h"
-#include "tests/lib/querier_fake.h"
+#include "tests/lib/roles/querier_fake.h"
 
 #define CLIENTS  3
 #define REQUESTS 40

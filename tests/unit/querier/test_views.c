@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/net/json_in.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s)  (QBED_NOW + (s)*INT64_C(1000))
 #define ASKED "query=" QBED_CPU "%7B%7D&from=now-100s&until=now"

@@ -15,7 +15,7 @@
 #include "common/cluster/coord/coord_sim.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/node/member.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define NODE(name, state) \
     "{\"name\":\"" name "\",\"addr\":\"tcp://" name ":1\",\"state\":\"" state "\"}"

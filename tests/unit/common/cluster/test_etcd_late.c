@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/lib/etcd_fake.h"
+#include "tests/lib/net/etcd_fake.h"
 
 /* Counts behind the late one until the end. A watch that began anew would have listed before the
  * second of them. */

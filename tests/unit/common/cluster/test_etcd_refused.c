@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/lib/etcd_fake.h"
+#include "tests/lib/net/etcd_fake.h"
 
 struct bed {
     struct etcd_fake f;

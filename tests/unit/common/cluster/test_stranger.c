@@ -15,7 +15,7 @@
 #include "common/cluster/coord/coord_sim.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/view/view.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define ID_A   "00112233445566778899aabbccddeeff"
 #define ID_B   "ffeeddccbbaa99887766554433221100"

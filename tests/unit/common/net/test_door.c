@@ -6,8 +6,8 @@
 #include <cmocka.h>
 
 #include "common/net/http_door.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/net_mem.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/net/net_mem.h"
 
 static const char *const names[] = { "profiles.example.com", "*.apps.example.com", "10.9.8.7",
                                      "[fd00::7]" };

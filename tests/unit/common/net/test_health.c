@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "common/net/svc/svc_wire.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/net_site.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/net/net_site.h"
 
 #define CHECK_PATH "/grpc.health.v1.Health/Check"
 #define WATCH_PATH "/grpc.health.v1.Health/Watch"

@@ -25,7 +25,7 @@
 #include "common/base/prng.h"
 #include "common/net/http.h"
 #include "common/sys/thread.h"
-#include "tests/lib/net_site.h"
+#include "tests/lib/net/net_site.h"
 
 struct rig {
     struct loop *loop;

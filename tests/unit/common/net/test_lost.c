@@ -7,8 +7,8 @@
 
 #include "common/net/http_lost.h"
 #include "common/net/http_server.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/net_mem.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/net/net_mem.h"
 
 static void on_any(struct http_req *r)
 {

@@ -17,8 +17,8 @@
 
 #include "common/base/mem.h"
 #include "common/net/tls.h"
-#include "tests/lib/net_site.h"
-#include "tests/lib/net_tls.h"
+#include "tests/lib/net/net_site.h"
+#include "tests/lib/net/net_tls.h"
 
 static char dir[64];
 

@@ -13,7 +13,7 @@
 #include "common/render/diff.h"
 #include "common/render/flame.h"
 #include "querier/output/flame_msg.h"
-#include "tests/lib/querier_gen.h"
+#include "tests/lib/roles/querier_gen.h"
 
 static const uint64_t seed = 20261121;
 

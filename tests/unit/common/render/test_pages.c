@@ -20,7 +20,7 @@
 #include "querier/render/html.h"
 #include "querier/render/svg.h"
 #include "querier/render/tree_bytes.h"
-#include "tests/lib/querier_gen.h"
+#include "tests/lib/roles/querier_gen.h"
 
 static const uint64_t seed = 20261123;
 

@@ -13,7 +13,7 @@
 #include "common/render/flame.h"
 #include "querier/render/compare.h"
 #include "querier/render/focus.h"
-#include "tests/lib/views_oracle.h"
+#include "tests/lib/roles/views_oracle.h"
 
 static const uint64_t seed = 20261122;
 

@@ -15,7 +15,7 @@
 
 #include "common/repl/apply.h"
 #include "common/store/kv/kv_impl.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 static struct err e;
 

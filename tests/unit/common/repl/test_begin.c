@@ -23,8 +23,8 @@
 #include "common/store/kv/kv_mem.h"
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
-#include "tests/lib/rlog_fake.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
+#include "tests/lib/repl/rlog_fake.h"
 
 enum { NODES = 3, LIMIT_MS = 60000, ROWS = 300 };
 

@@ -27,9 +27,9 @@
 #include "common/repl/repl_adopt.h"
 #include "common/sys/fs.h"
 #include "common/sys/thread.h"
-#include "tests/lib/copy_bed.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
+#include "tests/lib/repl/copy_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 static void test_learn(void **state)
 {

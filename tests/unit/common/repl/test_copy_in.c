@@ -22,7 +22,7 @@
 #include "common/repl/apply.h"
 #include "common/repl/copy_in.h"
 #include "common/store/kv/kv.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 enum { NEW_INDEX = 90, OLD_INDEX = 20, TERM = 5, ROWS = 3000 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/repl/copy.h"
-#include "tests/lib/copy_bed.h"
+#include "tests/lib/repl/copy_bed.h"
 
 static void add_member(const char *name)
 {

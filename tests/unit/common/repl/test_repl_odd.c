@@ -21,8 +21,8 @@
 #include "common/store/kv/kv_impl.h"
 #include "common/store/kv/kv_mem.h"
 #include "common/sys/fiber.h"
-#include "tests/lib/rlog_fake.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
+#include "tests/lib/repl/rlog_fake.h"
 
 enum { LIMIT_MS = 60000, SHARD = 7 };
 

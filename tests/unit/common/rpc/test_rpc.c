@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 /* A server and a client that only calls, on one bed. */
 struct pair {

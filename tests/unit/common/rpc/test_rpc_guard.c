@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/rpc/rpc_guard.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 struct side {
     struct env_sim env;

@@ -16,7 +16,7 @@
 #include "common/base/vec.h"
 #include "common/rpc/rpc_net.h"
 #include "common/rpc/rpc_seal.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 struct one {
     char addr[128];

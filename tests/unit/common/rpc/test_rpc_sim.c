@@ -14,7 +14,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 enum { NODES = 5, CALLS = 600 };
 

@@ -9,7 +9,7 @@
 
 #include "common/base/prng.h"
 #include "common/rpc/rpc_source.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 #define CHUNK  ((uint32_t)RPC_FRAME_CHUNK)
 #define SECOND UINT64_C(1000000000)

@@ -18,7 +18,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/rpc/rpc_frame.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 /* The hello: \0 S P \0, the sender's protocol (PUSH is 80), two zeros; then each message has
  * its length in 8 bytes before it. */

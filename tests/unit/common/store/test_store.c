@@ -14,7 +14,7 @@
 #include "common/store/codec/keys.h"
 #include "common/store/kv/kv_impl.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 static struct store_bed bed;
 static uint32_t now; /* slot, start of a minute */

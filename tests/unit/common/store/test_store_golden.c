@@ -22,9 +22,9 @@
 #include "common/store/check/check.h"
 #include "common/store/state/store_impl.h"
 #include "common/sys/fs.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/store_bed.h"
-#include "tests/lib/store_model.h"
+#include "tests/lib/store/kv_dir.h"
+#include "tests/lib/store/store_bed.h"
+#include "tests/lib/store/store_model.h"
 
 #define NEWEST   "tests/golden/store-v2"
 #define WORLD    20200101

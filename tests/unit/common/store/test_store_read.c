@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define GAUGE "memory:inuse_space:bytes::"
 

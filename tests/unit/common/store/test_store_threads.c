@@ -15,7 +15,7 @@
 #include "common/store/build/build.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define PUSHES 1500
 

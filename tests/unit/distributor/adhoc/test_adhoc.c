@@ -15,7 +15,7 @@
 #include "common/net/json_in.h"
 #include "distributor/adhoc/adhoc_msg.h"
 #include "distributor/adhoc/adhoc_view.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 
 static struct limits limits;
 static struct err e;

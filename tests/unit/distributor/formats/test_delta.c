@@ -8,8 +8,8 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 #define TYPE "multipart/form-data; boundary=xYz"

@@ -7,8 +7,8 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 #define PERIOD 10000000 /* 100 Hz */
 

@@ -7,7 +7,7 @@
 
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/sample_config.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 
 static void test_suffixes(void **state)
 {

@@ -12,8 +12,8 @@
 
 #include "common/base/prng.h"
 #include "distributor/base/options.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 static void check_text(const struct limits *l, const char *body, const char *want, uint64_t over)
 {

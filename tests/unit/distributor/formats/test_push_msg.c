@@ -12,9 +12,9 @@
 #include "common/base/compress/compress.h"
 #include "common/base/mem.h"
 #include "distributor/formats/push_msg.h"
-#include "tests/lib/batch_keep.h"
-#include "tests/lib/gen_pprof.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/roles/batch_keep.h"
 
 #define NOW_MS INT64_C(1795000000000)
 #define LABELS "__name__=process_cpu,service_name=svc"

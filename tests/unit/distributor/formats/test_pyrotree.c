@@ -10,8 +10,8 @@
 
 #include "common/base/prng.h"
 #include "common/base/wr.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 static int decode(struct dist_push *d, const char *format, struct str body, struct err *e)

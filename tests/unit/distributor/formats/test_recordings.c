@@ -16,7 +16,7 @@
 #include "common/base/compress/compress.h"
 #include "common/sys/fs.h"
 #include "distributor/formats/upload/upload.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 
 #define FOLDER "tests/golden/recordings/"
 #define NOW_MS INT64_C(1830000000000) /* after all of them were made */

@@ -11,8 +11,8 @@
 
 #include "common/base/mem.h"
 #include "distributor/base/options.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 #define S1 "0000000000000001"
 #define T1 "000000000000000000000000000000aa"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 #define HEAD "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","

@@ -14,7 +14,7 @@
 
 #include "common/base/mem.h"
 #include "distributor/formats/pprof/pprof.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 /* Files whose expected names are those of a decoder that does not repair function ids. */

@@ -15,9 +15,9 @@
 #include "distributor/formats/push_msg.h"
 #include "distributor/forward/forward_make.h"
 #include "distributor/forward/forward_req.h"
-#include "tests/lib/batch_keep.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/batch_keep.h"
+#include "tests/lib/roles/dist_push.h"
 
 static struct forward_conf *conf(const char *text)
 {

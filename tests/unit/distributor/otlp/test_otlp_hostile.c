@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "distributor/otlp/otlp_push.h"
-#include "tests/lib/batch_keep.h"
-#include "tests/lib/gen_otlp.h"
+#include "tests/lib/gen/gen_otlp.h"
+#include "tests/lib/roles/batch_keep.h"
 
 #define NOW_MS INT64_C(1790000000000)
 #define BODY   (64 * MIB)

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "distributor/otlp/otlp_push.h"
-#include "tests/lib/batch_keep.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/batch_keep.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 #define NOW_MS INT64_C(1790000000000) /* 2026-09-21 */

@@ -15,8 +15,8 @@
 #include "common/base/mem.h"
 #include "distributor/parca/parca_raw.h"
 #include "distributor/parca/parca_since.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 #define NOW_NS (DIST_NOW_MS * 1000000)
 #define SECOND INT64_C(1000000000)

@@ -14,8 +14,8 @@
 #include "distributor/parca/debuginfo/debuginfo_rpc.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
-#include "tests/lib/parca_bed.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/roles/parca_bed.h"
 
 static int read_text(const char *text, const struct parca_shape *shape, struct buf *out,
                      struct err *e)

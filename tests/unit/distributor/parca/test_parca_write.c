@@ -12,9 +12,9 @@
 #include "distributor/parca/arrow/arrow.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_write.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
-#include "tests/lib/parca_bed.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
+#include "tests/lib/roles/parca_bed.h"
 #include "tests/lib/testdata.h"
 
 static const struct parca_opts opts = { .drop_labels = PARCA_DROP_LABELS, .seed = 7 };

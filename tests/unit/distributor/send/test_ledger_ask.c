@@ -14,7 +14,7 @@
 #include "distributor/base/state.h"
 #include "distributor/send/acked.h"
 #include "proto/ledger.pb-c.h"
-#include "tests/lib/dist_bed.h"
+#include "tests/lib/roles/dist_bed.h"
 
 #define AUDITED "embertree_ledger_acks_audited_total"
 #define MISSED  "embertree_ledger_acks_unaudited_total"

@@ -17,8 +17,8 @@
 #include "distributor/send/pack.h"
 #include "ingester/write/write_msg.h"
 #include "proto/ingest.pb-c.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 struct packed {
     struct dist_push d;

@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/coord/coord_sim.h"
 #include "distributor/send/secret.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 enum { NODES = 4, WAIT_MS = 60000 };
 

@@ -10,8 +10,8 @@
 
 #include "common/base/wr.h"
 #include "distributor/send/write_id.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 /* From the reference implementation: key 00..0f, input 00 01 02 ..., of the lengths given. */
 static void test_siphash(void **state)

@@ -18,7 +18,7 @@
 #include "ingester/background/ledger.h"
 #include "ingester/base/state.h"
 #include "proto/ledger.pb-c.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 #define SHARDS 3
 

@@ -2,7 +2,7 @@
  *
  * RPC_DELETE on a simulated ingester of several shards: what is deleted is gone from the next
  * answer on, the same id does it once, and the list says how far it is. The engine itself runs in
- * test_tomb.c, the whole path in tests/cluster/test_delete.py.
+ * test_tomb.c, the whole path in tests/cluster/store/test_delete.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "common/store/mask/tomb.h"
 #include "proto/delete.pb-c.h"
 #include "proto/doc.pb-c.h"
-#include "tests/lib/ingester_bed.h"
+#include "tests/lib/roles/ingester_bed.h"
 
 #define SHARDS 3
 

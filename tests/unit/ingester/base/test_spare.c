@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The spare: made where there is room for it, kept at a start that finds room. What a full volume
- * does is in tests/cluster/test_disk.py.
+ * does is in tests/cluster/copies/test_disk.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>

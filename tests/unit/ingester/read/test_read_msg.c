@@ -12,7 +12,7 @@
 #include "common/base/size.h"
 #include "ingester/read/read_msg.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/write_gen.h"
+#include "tests/lib/gen/write_gen.h"
 
 static ProtobufCBinaryData bytes(const char *s)
 {

@@ -21,8 +21,8 @@
 #include "ingester/base/unpack.h"
 #include "ingester/read/read_run.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/read_unasked.h"
-#include "tests/lib/write_gen.h"
+#include "tests/lib/gen/write_gen.h"
+#include "tests/lib/roles/read_unasked.h"
 
 #define STORES 3
 #define UNPACK(name, r)                                    \

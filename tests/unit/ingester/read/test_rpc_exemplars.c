@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * RPC_EXEMPLARS over several shards, whose answers stand below in place of the engine's. The engine
- * itself runs in test_exm.c, the whole path in tests/cluster/test_exemplars.py.
+ * itself runs in test_exm.c, the whole path in tests/cluster/out/test_exemplars.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 #include "ingester/read/rpc_exemplars.h"
 #include "proto/exemplar.pb-c.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/read_unasked.h"
+#include "tests/lib/roles/read_unasked.h"
 
 #define STORES 2
 #define BASE   INT64_C(1750000000000)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shard's order of things, over a store that only takes notes (tests/lib/shard_bed.h). The
- * engine itself runs in test_ingester.c.
+ * The shard's order of things, over a store that only takes notes (tests/lib/roles/shard_bed.h).
+ * The engine itself runs in test_ingester.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "tests/lib/shard_bed.h"
+#include "tests/lib/roles/shard_bed.h"
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 

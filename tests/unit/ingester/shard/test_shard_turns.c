@@ -2,7 +2,7 @@
  *
  * Tenants in the queue of a shard, by the order of service alone; and any number of tasks.
  */
-#include "tests/lib/shard_bed.h"
+#include "tests/lib/roles/shard_bed.h"
 
 /* n writes of a tenant, each of so many series. */
 static void bed_send_of(struct bed *b, const char *tenant, size_t n, size_t series)

@@ -12,7 +12,7 @@
 #include "common/base/mem.h"
 #include "ingester/write/write_msg.h"
 #include "proto/ingest.pb-c.h"
-#include "tests/lib/write_gen.h"
+#include "tests/lib/gen/write_gen.h"
 
 #define SLOT 40000000u
 

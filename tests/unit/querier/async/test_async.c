@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "querier/base/state.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s) (QBED_NOW + (s)*INT64_C(1000))
 #define ASK(async)                                                                     \

@@ -18,7 +18,7 @@
 #include "common/base/size.h"
 #include "querier/base/limits_file.h"
 #include "querier/base/state.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 static void holds(const char *text, const char *tenant, const char *want)
 {

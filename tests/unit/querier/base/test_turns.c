@@ -18,7 +18,7 @@
 #include "common/base/size.h"
 #include "querier/base/state.h"
 #include "querier/base/turns.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 /* ---- the module -------------------------------------------------------------------------------*/
 

@@ -13,8 +13,8 @@
 #include "common/base/mem.h"
 #include "distributor/formats/pprof/pprof.h"
 #include "querier/render/export.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/querier_gen.h"
+#include "tests/lib/roles/dist_push.h"
+#include "tests/lib/roles/querier_gen.h"
 
 #define BUILD_ID "3f2a9c0de1b4a7783f2a9c0de1b4a778"
 

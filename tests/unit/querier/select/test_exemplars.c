@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where a question names ids; which point an exemplar stands in. The answers themselves:
- * tests/cluster/test_exemplars.py.
+ * tests/cluster/out/test_exemplars.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>

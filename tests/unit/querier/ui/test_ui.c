@@ -7,7 +7,7 @@
 
 #include "common/base/compress/compress.h"
 #include "querier/ui/ui.h"
-#include "tests/lib/net_mem.h"
+#include "tests/lib/net/net_mem.h"
 
 static const char index_text[] =
     "/assets/app.js\ttext/javascript; charset=utf-8\t0\t5\t5\t2\tetag1\n"

@@ -17,7 +17,7 @@
 #include "common/cluster/coord/coord_etcd.h"
 #include "common/cluster/coord/coord_sim.h"
 #include "common/net/client/http_client.h"
-#include "tests/lib/etcd_run.h"
+#include "tests/lib/net/etcd_run.h"
 
 enum { GUARD_MS = 30000 };
 

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "common/cluster/rebuild/kept_join.h"
-#include "tests/lib/kept_say.h"
+#include "tests/lib/repl/kept_say.h"
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 

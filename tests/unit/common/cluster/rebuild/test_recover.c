@@ -17,7 +17,7 @@
 #include "common/cluster/map/map_next.h"
 #include "common/cluster/rebuild/kept_join.h"
 #include "common/cluster/rebuild/recover.h"
-#include "tests/lib/kept_say.h"
+#include "tests/lib/repl/kept_say.h"
 
 #define PREFIX "/e"
 

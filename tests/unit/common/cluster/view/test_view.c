@@ -16,7 +16,7 @@
 #include "common/cluster/view/view.h"
 #include "common/model/shard.h"
 #include "common/sys/pool.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 static void test_list(void **state)
 {

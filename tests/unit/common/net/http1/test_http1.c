@@ -13,7 +13,7 @@
 #include "common/base/compress/compress.h"
 #include "common/base/hash.h"
 #include "common/base/mem.h"
-#include "tests/lib/net_site.h"
+#include "tests/lib/net/net_site.h"
 
 /* ---- requests and replies */
 

@@ -15,7 +15,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/net/http_server.h"
-#include "tests/lib/net_site.h"
+#include "tests/lib/net/net_site.h"
 
 /* ---- limits */
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "tests/lib/net_site.h"
+#include "tests/lib/net/net_site.h"
 
 #define STREAM "POST /stream HTTP/1.1\r\n" HOST
 

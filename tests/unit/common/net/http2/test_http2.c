@@ -12,8 +12,8 @@
 
 #include "common/base/compress/compress.h"
 #include "common/base/mem.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/net_site.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/net/net_site.h"
 
 static char *bytes_of(size_t n)
 {

@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/net_site.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/net/net_site.h"
 
 #define END_STREAM  1
 #define END_HEADERS 4

@@ -12,9 +12,9 @@
 
 #include "common/base/mem.h"
 #include "common/net/svc/svc_wire.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/net_site.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/net/net_h2.h"
+#include "tests/lib/net/net_site.h"
 
 #define ECHO "/t.Echo/Say"
 #define SUM  "/t.Echo/Sum"

@@ -10,8 +10,8 @@
 
 #include "common/base/compress/compress.h"
 #include "common/net/svc/svc.h"
-#include "tests/lib/net_h2.h"
-#include "tests/lib/push_gen.h"
+#include "tests/lib/gen/push_gen.h"
+#include "tests/lib/net/net_h2.h"
 
 static char seen[64];
 

@@ -22,8 +22,8 @@
 #include "common/base/vec.h"
 #include "common/base/wr.h"
 #include "common/repl/log/rlog.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/rlog_fake.h"
+#include "tests/lib/repl/rlog_fake.h"
+#include "tests/lib/store/kv_dir.h"
 
 enum { INDEX_MAX = 4000, STATES_MAX = 400 };
 

@@ -18,7 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/role/admin/debug.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 
 /* ---- pprof ---------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 
 #include "common/role/cluster/coordinate.h"
 #include "common/role/core/options.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 struct bed {
     struct loop *loop;

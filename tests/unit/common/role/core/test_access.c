@@ -21,7 +21,7 @@
 #include "common/role/admin/cluster_rebalance.h"
 #include "common/role/core/doors.h"
 #include "common/role/process/process.h"
-#include "tests/lib/net_mem.h"
+#include "tests/lib/net/net_mem.h"
 
 static void test_knows(void **state)
 {

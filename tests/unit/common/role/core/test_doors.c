@@ -11,7 +11,7 @@
 
 #include "common/net/http_server.h"
 #include "common/role/core/doors.h"
-#include "tests/lib/net_mem.h"
+#include "tests/lib/net/net_mem.h"
 
 static int calls;
 

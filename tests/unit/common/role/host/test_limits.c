@@ -14,7 +14,7 @@
 
 #include "common/base/mem.h"
 #include "common/role/host/limits.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 static char *root;
 

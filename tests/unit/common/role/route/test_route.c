@@ -15,7 +15,7 @@
 #include "common/cluster/coord/keyspace.h"
 #include "common/role/route/relay.h"
 #include "common/role/route/route_impl.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 #define PREFIX STR("/t")
 #define SHARDS 2

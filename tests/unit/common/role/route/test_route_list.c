@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "common/role/route/route.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 #define SILENT_MS  4000 /* so long an ingester is waited for from its last answer on */
 #define REFUSES_MS 10000

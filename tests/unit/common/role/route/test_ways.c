@@ -12,7 +12,7 @@
 
 #include "common/base/map.h"
 #include "common/role/route/ways.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 static void on_tick(void *ways)
 {

@@ -23,7 +23,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/rpc/rpc_frame.h"
-#include "tests/lib/rpc_bed.h"
+#include "tests/lib/net/rpc_bed.h"
 
 extern char **environ;
 

@@ -18,7 +18,7 @@
 #include "common/store/check/check.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define MINUTE_MS INT64_C(60000)
 #define HOUR_MS   (60 * MINUTE_MS)

@@ -12,9 +12,9 @@
 #include "common/model/slot.h"
 #include "common/store/catalog/group.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/rollup_check.h"
-#include "tests/lib/store_bed.h"
-#include "tests/lib/store_steps.h"
+#include "tests/lib/store/rollup_check.h"
+#include "tests/lib/store/store_bed.h"
+#include "tests/lib/store/store_steps.h"
 
 static struct err e;
 static uint64_t wid;

@@ -11,7 +11,7 @@
 
 #include "common/store/check/check.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 static struct store_bed bed;
 static struct err e;

@@ -14,7 +14,7 @@
 #include "common/store/check/check.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define GAUGE "memory:inuse_space:bytes::"
 

@@ -16,7 +16,7 @@
 #include "common/store/check/scrub.h"
 #include "common/store/codec/vec.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define MINUTE_MS INT64_C(60000)
 

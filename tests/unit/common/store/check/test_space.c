@@ -13,8 +13,8 @@
 #include "common/base/prng.h"
 #include "common/store/check/space.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/kv_dir.h"
+#include "tests/lib/store/store_bed.h"
 
 static struct store_bed bed;
 static char *dir;

@@ -19,7 +19,7 @@
 #include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define NAMES 8 /* "a" .. "h" */
 

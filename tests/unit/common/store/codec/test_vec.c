@@ -12,7 +12,7 @@
 #include "common/base/wr.h"
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vec.h"
-#include "tests/lib/vec_gen.h"
+#include "tests/lib/gen/vec_gen.h"
 
 #define PINNED_LEN 334450
 #define PINNED_CRC 0x5947a215

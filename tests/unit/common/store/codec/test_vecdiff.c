@@ -18,7 +18,7 @@
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vecdiff.h"
 #include "common/store/codec/vecsum.h"
-#include "tests/lib/vec_gen.h"
+#include "tests/lib/gen/vec_gen.h"
 
 #define ROUNDS  400
 #define EPOCHS  4

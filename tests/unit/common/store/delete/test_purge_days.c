@@ -16,8 +16,8 @@
 #include "common/store/catalog/group.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_steps.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/store_steps.h"
+#include "tests/lib/store/tomb_bed.h"
 
 static struct store_bed bed;
 static uint32_t now; /* slot, start of a minute */

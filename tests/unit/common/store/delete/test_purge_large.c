@@ -20,9 +20,9 @@
 #include "common/store/query/rollup.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
-#include "tests/lib/rollup_check.h"
-#include "tests/lib/store_steps.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/rollup_check.h"
+#include "tests/lib/store/store_steps.h"
+#include "tests/lib/store/tomb_bed.h"
 
 #define PODS   1000
 #define GONE   10 /* pod-0 .. pod-9 */

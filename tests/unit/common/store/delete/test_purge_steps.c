@@ -15,7 +15,7 @@
 #include "common/store/kv/kv_impl.h"
 #include "common/store/mask/tomb.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/tomb_bed.h"
 
 static struct store_bed bed;
 static struct err e;

@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define NOISY  8
 #define STACKS 40

@@ -16,7 +16,7 @@
 #include "common/store/exemplar/exm.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define HOURS INT64_C(3600000)
 #define PROF  (1u << EXID_PROFILE)

@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/kv/kv_impl.h"
-#include "tests/lib/kv_fixture.h"
+#include "tests/lib/store/kv_fixture.h"
 
 static struct err e;
 

@@ -28,7 +28,7 @@
 #include "common/base/prng.h"
 #include "common/base/wr.h"
 #include "common/store/kv/kv.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define ROUNDS 30
 #define BEHIND 40 /* batch n - BEHIND is deleted by batch n */

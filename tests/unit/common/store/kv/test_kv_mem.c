@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/lib/kv_fixture.h"
+#include "tests/lib/store/kv_fixture.h"
 
 static struct err e;
 

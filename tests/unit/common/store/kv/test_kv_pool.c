@@ -16,7 +16,7 @@
 #include "common/base/prng.h"
 #include "common/base/wr.h"
 #include "common/store/kv/kv_pool.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define MEMTABLES (4 * MIB)
 enum { DATABASES = 12, WAIT_US = 2000, WAITS = 60000 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RocksDB over a file system that loses what was not synced (tests/lib/rocks_lossy.h). Numbered
- * batches go over all column families, most of them unsynced, as a replica applies them; between
- * them the process is killed, closed and restarted, the power is cut, and tables are flushed. What
- * is there after a power cut must be a prefix of the batches, whole, with every synced batch and
- * all that the last process found when it opened the database; after a kill, all of them.
+ * RocksDB over a file system that loses what was not synced (tests/lib/store/rocks_lossy.h).
+ * Numbered batches go over all column families, most of them unsynced, as a replica applies them;
+ * between them the process is killed, closed and restarted, the power is cut, and tables are
+ * flushed. What is there after a power cut must be a prefix of the batches, whole, with every
+ * synced batch and all that the last process found when it opened the database; after a kill, all
+ * of them.
  *
  * The same with syncs left out one at a time: each must be noticed, or the test sees nothing.
  *
@@ -29,8 +30,8 @@
 #include "common/base/wr.h"
 #include "common/store/kv/kv.h"
 #include "common/store/kv/kv_impl.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/rocks_lossy.h"
+#include "tests/lib/store/kv_dir.h"
+#include "tests/lib/store/rocks_lossy.h"
 
 #define BEHIND       50 /* batch n - BEHIND is deleted by batch n */
 #define VALUE_BYTES  150000

@@ -16,8 +16,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/kv_fixture.h"
+#include "tests/lib/store/kv_dir.h"
+#include "tests/lib/store/kv_fixture.h"
 
 static struct err e;
 

@@ -17,9 +17,9 @@
 #include "common/store/codec/vec.h"
 #include "common/store/ledger/ledger_mem.h"
 #include "common/store/retain/retain.h"
-#include "tests/lib/store_bed.h"
-#include "tests/lib/store_steps.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/store_bed.h"
+#include "tests/lib/store/store_steps.h"
+#include "tests/lib/store/tomb_bed.h"
 
 #define DAY 17280u
 

@@ -17,8 +17,8 @@
 #include "common/store/kv/kv_impl.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/tomb_two.h"
+#include "tests/lib/store/kv_dir.h"
+#include "tests/lib/store/tomb_two.h"
 
 static struct err e;
 

@@ -13,7 +13,7 @@
 #include "common/model/slot.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/tomb_bed.h"
 
 #define GUARD_MS 60000
 

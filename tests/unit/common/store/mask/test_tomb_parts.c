@@ -14,7 +14,7 @@
 
 #include "common/store/kv/kv_impl.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/store/tomb_bed.h"
 
 #define PUSHES 120 /* of each service */
 #define TIMES  20  /* rows of a push, over three minutes */

@@ -14,7 +14,7 @@
 #include "common/base/size.h"
 #include "common/model/slot.h"
 #include "common/store/query/estimate.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 static struct store_estimate estimate(struct store_bed *b, const char *selector, const char *type,
                                       int64_t start_ms, int64_t end_ms, bool detail)

@@ -18,7 +18,7 @@
 #include "common/model/slot.h"
 #include "common/store/build/build.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define NAMES 6 /* "a" .. "f" */
 #define PODS  6

@@ -12,7 +12,7 @@
 #include "common/base/size.h"
 #include "common/model/regex.h"
 #include "common/model/slot.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #ifdef DEBUG
 #define VALUES 20000 /* sanitizers make each dear */

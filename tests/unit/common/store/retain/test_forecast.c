@@ -12,7 +12,7 @@
 #include "common/store/build/build.h"
 #include "common/store/retain/forecast.h"
 #include "common/store/retain/retain.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define DAY UINT64_C(86400000)
 

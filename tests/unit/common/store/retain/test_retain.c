@@ -15,7 +15,7 @@
 #include "common/store/build/build.h"
 #include "common/store/retain/retain.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define DAY  UINT64_C(86400000)
 #define HOUR UINT64_C(3600000)

@@ -13,7 +13,7 @@
 
 #include "common/store/state/spread.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_steps.h"
+#include "tests/lib/store/store_steps.h"
 
 static uint64_t wid;
 

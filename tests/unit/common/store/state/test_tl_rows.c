@@ -19,7 +19,7 @@
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define GAUGE "memory:inuse_space:bytes::"
 

@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/store/write/stage_ahead.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define PARTS 5
 

@@ -13,7 +13,7 @@
 #include "common/store/check/check.h"
 #include "common/store/retain/retain.h"
 #include "common/store/state/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define HOUR    720u /* slots */
 #define OLD     (40u * 24 * HOUR)

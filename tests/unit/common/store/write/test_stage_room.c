@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/buf.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store/store_bed.h"
 
 #define ALL    "{service_name=\"svc\"}"
 #define STACKS 450

@@ -17,8 +17,8 @@
 #include "common/store/codec/keys.h"
 #include "common/store/state/store_impl.h"
 #include "deploy/ctl/ctl.h"
-#include "tests/lib/kv_dir.h"
-#include "tests/lib/year_bed.h"
+#include "tests/lib/gen/year_bed.h"
+#include "tests/lib/store/kv_dir.h"
 
 #define HOURS 6
 

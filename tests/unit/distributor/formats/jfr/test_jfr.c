@@ -8,9 +8,9 @@
 
 #include "common/base/compress/compress.h"
 #include "common/base/mem.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_jfr.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_jfr.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 #define FORM "multipart/form-data; boundary=b"
 

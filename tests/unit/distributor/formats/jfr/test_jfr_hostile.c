@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recordings that are cut, changed, or too large. (tests/fuzz/fuzz_jfr.c goes on from here.)
+ * Recordings that are cut, changed, or too large. (tests/fuzz/formats/fuzz_jfr.c goes on from
+ * here.)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +12,8 @@
 
 #include "common/base/mem.h"
 #include "distributor/formats/jfr/jfr_rd.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_jfr.h"
+#include "tests/lib/gen/gen_jfr.h"
+#include "tests/lib/roles/dist_push.h"
 
 static int decode(struct str body, const struct limits *l, struct push *ret, struct err *e)
 {

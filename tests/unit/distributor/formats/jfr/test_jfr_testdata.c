@@ -14,7 +14,7 @@
 
 #include "common/base/mem.h"
 #include "distributor/formats/normalize.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 static size_t files;

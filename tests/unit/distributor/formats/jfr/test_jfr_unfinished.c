@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "common/base/wr.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_jfr.h"
+#include "tests/lib/gen/gen_jfr.h"
+#include "tests/lib/roles/dist_push.h"
 
 static int decode(struct dist_push *d, struct str body, struct err *e)
 {

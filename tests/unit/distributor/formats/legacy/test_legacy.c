@@ -14,7 +14,7 @@
 #include "common/base/wr.h"
 #include "distributor/formats/legacy/legacy.h"
 #include "distributor/formats/upload/upload.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 
 #define CPU_END "\0\0\0\0\1\0\0\0\0\0\0\0"
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "distributor/formats/pprof/known.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 struct shelf_of_one {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pprof decoder on bodies made here (tests/lib/gen_pprof.h), so that it is tested without the
- * sample files: against a slow model, and on every form of the wire.
+ * The pprof decoder on bodies made here (tests/lib/gen/gen_pprof.h), so that it is tested without
+ * the sample files: against a slow model, and on every form of the wire.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +13,8 @@
 
 #include "common/base/mem.h"
 #include "distributor/formats/pprof/pprof.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 static int decode(struct dist_push *d, struct str body, const struct limits *l, struct err *e)
 {

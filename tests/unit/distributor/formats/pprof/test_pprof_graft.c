@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 #define LOCATIONS 400

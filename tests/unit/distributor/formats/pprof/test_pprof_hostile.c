@@ -13,8 +13,8 @@
 
 #include "common/base/mem.h"
 #include "distributor/formats/pprof/pprof.h"
-#include "tests/lib/dist_push.h"
-#include "tests/lib/gen_pprof.h"
+#include "tests/lib/gen/gen_pprof.h"
+#include "tests/lib/roles/dist_push.h"
 
 static int decode(struct dist_push *d, struct str body, const struct limits *l, struct err *e)
 {

@@ -11,7 +11,7 @@
 
 #include "common/base/compress/compress.h"
 #include "distributor/formats/upload/upload.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 static int decode(struct dist_push *d, struct str body, const char **format, struct err *e)

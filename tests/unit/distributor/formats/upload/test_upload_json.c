@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "distributor/formats/upload/upload.h"
-#include "tests/lib/dist_push.h"
+#include "tests/lib/roles/dist_push.h"
 
 static int decode(struct dist_push *d, struct str body, const char **format, struct err *e)
 {

@@ -10,7 +10,7 @@
 
 #include "common/base/mem.h"
 #include "distributor/parca/arrow/arrow.h"
-#include "tests/lib/gen_arrow.h"
+#include "tests/lib/gen/gen_arrow.h"
 #include "tests/lib/testdata.h"
 
 static bool bad_row(const char *why)

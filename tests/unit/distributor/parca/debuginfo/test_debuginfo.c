@@ -13,7 +13,7 @@
 #include "common/sys/thread.h"
 #include "distributor/parca/debuginfo/debuginfo.h"
 #include "distributor/parca/debuginfo/debuginfo_upload.h"
-#include "tests/lib/kv_dir.h"
+#include "tests/lib/store/kv_dir.h"
 
 struct bed {
     struct env_sim sim;

@@ -13,7 +13,7 @@
 #include "common/base/buf.h"
 #include "common/base/size.h"
 #include "proto/query.pb-c.h"
-#include "tests/lib/querier_bed.h"
+#include "tests/lib/roles/querier_bed.h"
 
 #define T(s) (QBED_NOW + (s)*1000)
 #define AA   "00000000000000aa"
