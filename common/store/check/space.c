@@ -281,35 +281,6 @@ static int on_far(void *cookie, const struct kv_far *f, struct err *e)
 
 /* ---- names ---- */
 
-int space_row_cmp(const void *a, const void *b)
-{
-    const struct space_row *x = a, *y = b;
-    int c = str_cmp(x->tenant, y->tenant);
-
-    if (!c)
-        c = str_cmp(x->service, y->service);
-    if (!c)
-        c = (int)x->kind - (int)y->kind;
-    return c ? c : x->level < y->level ? -1 : x->level > y->level;
-}
-
-size_t space_rows_unite(struct space_row *rows, size_t len)
-{
-    size_t n = 0;
-
-    if (len)
-        qsort(rows, len, sizeof(*rows), space_row_cmp);
-    for (size_t i = 0; i < len; i++) {
-        if (n && space_row_cmp(&rows[n - 1], &rows[i]) == 0) {
-            rows[n - 1].bytes += rows[i].bytes;
-            rows[n - 1].far_bytes += rows[i].far_bytes;
-        } else {
-            rows[n++] = rows[i];
-        }
-    }
-    return n;
-}
-
 /* The text behind a number; one that is deleted, and being purged, is shown by its number. */
 static int name_of(struct walk *w, struct buf *row, uint32_t tenant, uint32_t scope,
                    struct str *ret, struct err *e)
