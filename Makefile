@@ -190,12 +190,11 @@ mutants: $(addprefix $(O)/,$(if $(filter mutants,$(MAKECMDGOALS)),$(shell MUTANT
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py
-	$(Q)python3 tests/lint/cites.py --self-test
-# The newest 30 changed files, and none is begun after 80 s: a step of the gate that may take 90 s.
+# The newest 30 changed files, for 85 s: a step of the gate.
 tidy:                  ## clang-tidy on the files changed last (TIDY=all: on each, an hour)
 	$(Q)$(MAKE) --no-print-directory CC=clang tidy-run
 tidy-run: $(GEN_H) $(O)/gen/version.h
-	$(Q)python3 tests/lint/analyse.py $(or $(TIDY),changed 30 80) -- $(filter-out -MMD -MP,$(all_CFLAGS))
+	$(Q)python3 tests/lint/analyse.py $(or $(TIDY),changed 30 85) -- $(filter-out -MMD -MP,$(all_CFLAGS))
 fmt:                   ## rewrite with clang-format
 	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
 fmt-check:             ## say what fmt would change

@@ -6,7 +6,7 @@
 
 void check_failed(const char *cond, const char *file, int line, const char *func)
 {
-    fprintf(stderr, "CHECK failed: %s at %s:%d in %s\n", cond, file, line, func);
-    fflush(stderr);
+    (void)fprintf(stderr, "CHECK failed: %s at %s:%d in %s\n", cond, file, line, func);
+    (void)fflush(stderr);
     abort();
 }

@@ -88,7 +88,7 @@ bool buf_addf(struct buf *b, const char *fmt, ...)
         ok = buf_add(b, tmp, (size_t)n);
     } else if (ok) {
         char *big = xmalloc((size_t)n + 1);
-        vsnprintf(big, (size_t)n + 1, fmt, again);
+        (void)vsnprintf(big, (size_t)n + 1, fmt, again);
         ok = buf_add(b, big, (size_t)n);
         xfree(big);
     }

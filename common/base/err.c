@@ -125,7 +125,7 @@ int err_errno(struct err *e, int errnum, const char *fmt, ...)
     char reason[128];
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     return err_set(e, errnum == ENOSPC || errnum == EDQUOT ? ERR_NO_SPACE : ERR_IO, "%s: %s", text,
                    strerror_r(errnum, reason, sizeof(reason)));

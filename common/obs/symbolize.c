@@ -156,7 +156,6 @@ static struct str without_suffixes(struct str s)
         ptrdiff_t dot = str_rfind(s, '.');
         struct str last;
 
-        cut = false;
         if (dot <= 0)
             break;
         last = str_sub(s, (size_t)dot + 1, s.len);

@@ -16,9 +16,9 @@
  * The rename is on disk before the shard is reported as restored.
  */
 #include <errno.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -87,17 +87,17 @@ static int fill(struct restore *r, const struct backup_head *h, const char *dir,
     return rc;
 }
 
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
+/* Follows no symbolic link, and deletes what a folder has before the folder. */
 static int remove_tree(const char *path, struct err *e)
 {
-    char command[PATH_MAX + 16];
-
-    /* Only what an earlier restore left: our own name, no quote in it. */
-    if (!exists(path))
-        return 0;
-    if (strchr(path, '\'') ||
-        (size_t)snprintf(command, sizeof(command), "rm -rf -- '%s'", path) >= sizeof(command) ||
-        system(command) != 0)
-        return err_set(e, ERR_IO, "cannot remove %s, which an earlier restore left", path);
+    if (exists(path) && nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return err_errno(e, errno, "cannot remove %s, which an earlier restore left", path);
     return 0;
 }
 

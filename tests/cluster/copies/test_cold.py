@@ -187,10 +187,18 @@ def body(work, url, options, hide, show, root):
         wait(lambda: server.process.metric("embertree_cold_backups_total") > backups + 1)
         server.process.kill()
     shutil.rmtree(folder / "data")
+    # A restore that was cut off left this; what a link in it names is not ours.
+    left, other = folder / "data" / "restoring-0" / "deep's" / "er", folder / "other"
+    left.mkdir(parents=True)
+    other.mkdir(exist_ok=True)
+    (left / "file").write_text("half a table")
+    (other / "file").write_text("stays")
+    (left / "link").symlink_to(other)
     done = subprocess.run([cluster.BIN / "embertree", "restore", f"--data.dir={folder / 'data'}",
                            *cold_options(url, *options)], capture_output=True, text=True,
                           timeout=120)
     assert done.returncode == 0 and "as of" in done.stdout, done
+    assert not list((folder / "data").glob("restoring-*")) and (other / "file").read_text() == "stays"
     with start(folder, *cold_options(url, *options)) as server:
         assert answers(server, now, ("shop",)) == last
         push(server, "shop", now - 600, 1, random.Random(9))
