@@ -2,7 +2,8 @@
 
 deploy/VERSION is compared with the tag of HEAD, the chart, the images that READMEs name and the newest
 section of deploy/CHANGELOG.md; that section with the options of deploy/config/REFERENCE.md, and its table
-with the formats of common/store. `make help` names every target that is not a step of another one.
+with the formats of common/store. `make help` names every target that is not a step of another one, and
+tests/README.md every step of the gate.
 """
 import hashlib
 import pathlib
@@ -81,6 +82,14 @@ def check_help(say):
             say(MAKEFILE, 1, f"make help says nothing of {name}: put ## and a text behind its rule")
 
 
+def check_stages(say):
+    readme = pathlib.Path("tests/README.md")
+    rows = re.findall(r"^\| `([a-z-]+)` \|", readme.read_text(), re.M)
+    for name in re.findall(r'^step "([^"]+)"', pathlib.Path(".ci/run").read_text(), re.M):
+        if name.replace(" ", "-") not in rows:
+            say(readme, 1, f"the table of stages has no row for the step \"{name}\" of .ci/run")
+
+
 def check(say):
     version = VERSION.read_text().strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -90,3 +99,4 @@ def check(say):
     check_images(say, version)
     check_changelog(say, version)
     check_help(say)
+    check_stages(say)

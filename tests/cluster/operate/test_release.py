@@ -88,7 +88,8 @@ def test_no_tarball_without_a_checkout():
 
 
 LINTED = ("README.md", "Makefile", "deploy/VERSION", "deploy/CHANGELOG.md", "deploy/config/REFERENCE.md",
-          "deploy/helm/embertree/Chart.yaml", "deploy/helm/embertree/README.md", "deploy/docker/Dockerfile")
+          "deploy/helm/embertree/Chart.yaml", "deploy/helm/embertree/README.md", "deploy/docker/Dockerfile",
+          "tests/README.md", ".ci/run")
 BROKEN = (  # file, text in it, what stands in its place, what the linter says
     ("deploy/VERSION", NUMBER, "77.0.0", "is not the 77.0.0 of"),
     ("deploy/VERSION", NUMBER, "77.0", "is not MAJOR.MINOR.PATCH"),
@@ -98,6 +99,7 @@ BROKEN = (  # file, text in it, what stands in its place, what the linter says
     ("deploy/CHANGELOG.md", f"| {NUMBER} | 1 to ", f"| {NUMBER} | 2 to ", "the table of compatibility has no row"),
     ("deploy/config/REFERENCE.md", "| `http.listen` |", "| `http.port` |", "has other options than"),
     ("Makefile", "\nlint:                  ##", "\nlint:                  #", "make help says nothing of lint"),
+    (".ci/run", '\nstep "asan"', '\nstep "new one"', "has no row for the step \"new one\""),
 )
 
 
