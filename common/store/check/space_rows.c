@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "common/store/space.h"
+#include "common/store/check/space.h"
 
 int space_row_cmp(const void *a, const void *b)
 {

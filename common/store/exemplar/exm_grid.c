@@ -2,7 +2,7 @@
  *
  * exm_grid: where an exemplar stands in time and among values. Pure.
  */
-#include "common/store/exm.h"
+#include "common/store/exemplar/exm.h"
 
 bool store_exm_point(const struct store_exm_grid *g, int64_t start_ms, uint32_t *ret_k)
 {
