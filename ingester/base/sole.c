@@ -3,6 +3,7 @@
  * sole: starts are counted, in the folder and in the coordination service.
  *
  *   <data>/starts           6           what the folder has seen
+ *   <data>/starts-after     id 6 life   the other folder's key that this folder found while empty
  *   <prefix>/once/<node>    id 6 life   its number (node-id), the same count, the process's number
  *   <prefix>/adopted...                 read only: common/cluster/rebuild/adopt.h
  *
@@ -55,22 +56,24 @@
 
 enum sole_state { READING, CLEAR, NOTED };
 
+struct once {
+    uint64_t id, n, life;
+};
+
 struct sole {
     struct sole_opts o;
     const struct ingester *in;
     struct coord *coord;
     struct timer *timer;
-    char addr[128], file[PATH_MAX], key[COORD_KEY_MAX];
+    char addr[128], file[PATH_MAX], after_file[PATH_MAX], key[COORD_KEY_MAX];
     enum sole_state state;
     uint64_t seen; /* starts, as the folder says */
     uint64_t life, since_ms;
     int64_t rev; /* of the key as it was last; 0: it is not there */
     bool has_logs, begun, asking;
-    bool no_room; /* to count the start; said */
-};
-
-struct once {
-    uint64_t id, n, life;
+    bool no_room;      /* to count the start; said */
+    struct once found; /* the key as it was last; all 0: it is not there */
+    struct once after; /* as <data>/starts-after says; all 0: there is no such file */
 };
 
 static uint64_t now_ms(const struct sole *s)
@@ -119,10 +122,15 @@ static bool parse(struct str text, struct once *ret)
            3;
 }
 
+static bool once_eq(const struct once *a, const struct once *b)
+{
+    return a->id == b->id && a->n == b->n && a->life == b->life;
+}
+
 static void check(const struct sole *s, const struct once *k)
 {
     if (k->id != s->in->ctx->node_id) {
-        if (s->has_logs && s->state == READING)
+        if (s->has_logs && s->state == READING && !once_eq(k, &s->after))
             end_process(
                 s,
                 "another data folder has been this node's since, and others may count on that "
@@ -170,14 +178,29 @@ static void note(struct sole *s)
 
 /* ---- may it speak? --------------------------------------------------------------------------- */
 
-static void clear(struct sole *s)
+/* On disk before any log is made: what this folder followed, if it was another folder, and that it
+ * was started once more. */
+static int count_start(const struct sole *s, struct err *e)
 {
     const struct fs *fs = s->in->ctx->env->fs;
-    char text[32];
+    const struct once *k = &s->found;
+    char text[TEXT_MAX];
+
+    if (k->id && k->id != s->in->ctx->node_id && !once_eq(k, &s->after)) {
+        (void)snprintf(text, sizeof(text), "%016" PRIx64 " %" PRIu64 " %016" PRIx64 "\n", k->id,
+                       k->n, k->life);
+        if (fs->write_file(fs, s->after_file, str_c(text), e))
+            return e->code;
+    }
+    (void)snprintf(text, sizeof(text), "%" PRIu64 "\n", s->seen + 1);
+    return fs->write_file(fs, s->file, str_c(text), e);
+}
+
+static void clear(struct sole *s)
+{
     struct err e;
 
-    (void)snprintf(text, sizeof(text), "%" PRIu64 "\n", s->seen + 1);
-    if (fs->write_file(fs, s->file, str_c(text), &e)) {
+    if (count_start(s, &e)) {
         if (!s->no_room)
             log_error("the start cannot be counted; it is tried again", KV_ERR(&e));
         s->no_room = true;
@@ -280,6 +303,7 @@ static void on_key(void *cookie, const struct coord_reply *r)
         s->rev = r->kvs[i].mod_rev;
         there = parse(r->kvs[i].value, &k);
     }
+    s->found = k;
     if (there)
         check(s, &k);
     if (there && s->state == CLEAR && k.life == s->life) /* the answer to the note was lost */
@@ -305,6 +329,22 @@ static void on_timer(void *cookie)
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
+
+/* Without the file, or with one that holds something else, a folder with logs is refused where
+ * another folder has the key: the operator decides. */
+static int read_after(struct sole *s, struct err *e)
+{
+    const struct fs *fs = s->in->ctx->env->fs;
+    struct buf in;
+    int code;
+
+    buf_init(&in, TEXT_MAX);
+    code = fs->read_file(fs, s->after_file, &in, e);
+    if (!code && !parse(buf_str(&in), &s->after))
+        s->after = (struct once){ 0 };
+    buf_deinit(&in);
+    return code == ERR_NOT_FOUND ? 0 : code;
+}
 
 static int read_seen(struct sole *s, struct err *e)
 {
@@ -347,9 +387,11 @@ int sole_new(const struct sole_opts *o, struct sole **ret, struct err *e)
     s->coord = ctx->coord;
     (void)snprintf(s->addr, sizeof(s->addr), "%s", o->addr);
     (void)snprintf(s->key, sizeof(s->key), "%s/once/%s", ctx->cluster->etcd_prefix, ctx->node);
-    if (snprintf(s->file, sizeof(s->file), "%s/starts", ctx->data_dir) >= PATH_MAX)
+    if (snprintf(s->file, sizeof(s->file), "%s/starts", ctx->data_dir) >= PATH_MAX ||
+        snprintf(s->after_file, sizeof(s->after_file), "%s/starts-after", ctx->data_dir) >=
+            PATH_MAX)
         code = err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
-    else
+    else if (!(code = read_after(s, e)))
         code = read_seen(s, e);
     if (code) {
         xfree(s);

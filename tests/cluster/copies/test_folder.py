@@ -260,6 +260,58 @@ def test_both_at_once():
             copy.cleanup()
 
 
+def test_new_disk_crashes_early():
+    """A lost disk is replaced by an empty folder, and its process crashes before etcd knows of the new folder: that has
+    logs by then, and etcd still has the key of the lost one. It is started again, and the lost one is refused."""
+    if not replicated.available():
+        print("SKIPPED: no etcd-server")
+        return
+    key = "/embertree/once/node1"
+    with replicated.Cluster(options=("--cluster.lease-ttl=20s",)) as c:
+        c.wait_whole()
+        push_all(c)
+        node = c.nodes["node1"].process
+        until = time.monotonic() + 60
+        while key not in c.etcd_keys("/embertree/once/"):
+            assert time.monotonic() < until, "its start is not noted"
+            time.sleep(0.2)
+        node.kill()
+        lost = c.folder / "lost"
+        (node.folder / "data").rename(lost)
+        for _ in range(20):  # its own key is written half a second after its logs: a busy machine may miss that
+            once = c.etcd_keys("/embertree/once/")[key]
+            node.start(wait=False)
+            until = time.monotonic() + 30
+            while not list((node.folder / "data").glob("log-*")):
+                assert node.child.poll() is None and time.monotonic() < until, node.tail()
+                time.sleep(0.005)
+            node.kill()
+            if c.etcd_keys("/embertree/once/")[key] == once:
+                break
+            shutil.rmtree(node.folder / "data")
+        else:
+            raise AssertionError("each crash came too late to show anything")
+        node.start(wait=False)
+        node.wait_ready()
+        c.wait_whole()
+        check_all(c)
+        assert c.etcd_keys("/embertree/once/")[key] != once
+        # The lost folder, put back, is still refused; and the new one is still the node.
+        node.kill()
+        new = c.folder / "new"
+        (node.folder / "data").rename(new)
+        lost.rename(node.folder / "data")
+        (node.folder / "data" / "admin.sock").unlink(missing_ok=True)
+        node.start(wait=False)
+        ended(node, "another data folder has been this node's since")
+        shutil.rmtree(node.folder / "data")
+        new.rename(node.folder / "data")
+        node.start(wait=False)
+        node.wait_ready()
+        c.wait_whole()
+        check_all(c)
+
+
 def test_private_whatever_the_umask():
     """What is stored and the secrets beside it are for the server's user alone; a folder that was wider is tightened."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
@@ -304,4 +356,4 @@ def test_links_are_refused():
 if __name__ == "__main__":
     cluster.main([test_number_of_shards, test_list_grows, test_static_map, test_another_name,
                   test_numbers_of_a_cluster_stay, test_copy_beside_the_original, test_both_at_once,
-                  test_private_whatever_the_umask, test_links_are_refused])
+                  test_new_disk_crashes_early, test_private_whatever_the_umask, test_links_are_refused])
