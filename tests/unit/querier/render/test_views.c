@@ -308,7 +308,7 @@ static void test_callers_larger_than_the_tree_are_cut_as_they_are_made(void **st
     assert_int_equal(calltree_total(&s.callers), LEAVES);
     assert_true(s.callers.parent.len <= 1 + 2 * 100);
     sandwich_deinit(&s);
-    bool gone = true;
+    atomic_bool gone = true;
     assert_int_equal(sandwich_init(&s, &t, f, 0, &gone, &e), ERR_CANCELED);
     sandwich_deinit(&s);
     for (size_t i = 0; i < t.names.len; i++)
