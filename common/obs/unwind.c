@@ -43,12 +43,12 @@ enum {
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-/* The callbacks of dl_iterate_phdr run with the linker's lock held, so nothing is unmapped meanwhile.
- * They must not allocate. An allocator that profiles the heap walks the stack inside of malloc with
- * libunwind, and holds a lock of libunwind while it waits for the linker's lock in dl_iterate_phdr.
- * A thread that allocated with the linker's lock held would wait for libunwind's lock: a deadlock.
- * So the callbacks fill what was allocated before, count what it has no room for, and are called
- * again with more room. */
+/* The callbacks of dl_iterate_phdr run with the linker's lock held, so that no object is unmapped
+ * meanwhile. They must not allocate. An allocator that profiles the heap walks the stack inside of
+ * malloc with libunwind, and holds a lock of libunwind while it waits for the linker's lock in
+ * dl_iterate_phdr. A thread that allocated with the linker's lock held would wait for libunwind's
+ * lock: a deadlock. So the callbacks fill memory that was allocated before, count what does not fit
+ * into it, and are called again with more. */
 
 struct collect {
     struct module *seen; /* owned; their paths lie in `paths` */

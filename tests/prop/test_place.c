@@ -345,8 +345,8 @@ static void must_remove(const struct walk *w, const struct name_set *wanted, con
     assert_string_equal(step.name, name);
 }
 
-/* Of three copies that live none goes, though its node is drained, while the fourth member is dead
- * and keeps its place: after a restart it has what it had. */
+/* Of three living copies none is removed, although its node is drained, while the fourth member is
+ * dead and keeps its place: after a restart it has its data again. */
 static void test_the_living_stay_for_the_dead(void **state)
 {
     (void)state;
@@ -366,7 +366,7 @@ static void test_the_living_stay_for_the_dead(void **state)
     (void)name_set_del(&w.facts.live, "node-1");
     place_next(&w.now, &wanted, &w.facts, &step);
     assert_int_equal(step.kind, PLACE_NOTHING);
-    /* One that lives without its log is no copy, and goes first. */
+    /* A living member without its log is no copy, and is removed first. */
     (void)name_set_add(&w.facts.live, "node-1");
     (void)name_set_add(&w.facts.lost, "node-1");
     must_remove(&w, &wanted, "node-1");

@@ -95,9 +95,11 @@ static const char *long_dead(const struct repl_record *now, const struct place_f
     return NULL;
 }
 
-/* Who goes first: one that lost its log, then one that is dead, then one that does not lead. A copy
- * that lives stays where without it fewer would live than there are to be: the dead one goes that is
- * wanted only since too few live, or nobody goes until a node comes. */
+/* The member that goes first. A member that lost its log comes before a dead one, a dead one before
+ * a living one, and the leader is the last. A living copy is removed only if `replicas` other
+ * members live. Otherwise a member that has been dead for long goes, although it is wanted: the
+ * controller counts dead nodes only when too few live. If there is none, no member goes until a
+ * node joins. */
 static const char *to_remove(const struct repl_record *now, const struct name_set *wanted,
                              const struct place_facts *f)
 {

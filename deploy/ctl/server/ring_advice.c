@@ -222,8 +222,7 @@ static void about_bad(const struct ring *r, const struct ring_node *n, ring_advi
     buf_reset(b);
 }
 
-/* A copy that lives stays where it is until as many others live as there are to be
- * (common/cluster/place/place_step.c). */
+/* A living copy is removed only when enough others live (common/cluster/place/place_step.c). */
 static void about_drained(const struct ring *r, const struct ring_node *n, ring_advice_fn fn,
                           void *cookie, struct buf *b)
 {

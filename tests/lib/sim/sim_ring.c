@@ -94,8 +94,8 @@ static void on_drain_asked(void *cookie, const struct err *e)
     xfree(a);
 }
 
-/* A node refuses whoever would change the map, while it does not believe the coordination service
- * (common/role/admin/cluster_reply.h). */
+/* People change the map by a request to a node, which refuses it while it does not believe the
+ * coordination service (common/role/admin/cluster_reply.h). */
 bool ring_followed(const struct world *w)
 {
     return !w->whole && !view_stranger(w->view)[0];

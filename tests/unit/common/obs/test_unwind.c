@@ -17,8 +17,8 @@
 
 /* ---- who allocates --------------------------------------------------------------------------- */
 
-/* The linker lets these stand for the functions of the C library in what is linked statically (see
- * the Makefile). So they see every allocation of ours that happens inside of a callback. */
+/* The linker calls these instead of the C library in all that is linked statically (--wrap, in the
+ * Makefile), so they count each allocation of our code inside of a callback. */
 typedef int (*phdr_fn)(struct dl_phdr_info *info, size_t size, void *cookie);
 void *counted_malloc(size_t size) __asm__("__wrap_malloc");
 void *counted_calloc(size_t count, size_t size) __asm__("__wrap_calloc");
@@ -267,7 +267,7 @@ static void test_programs_become_rows(void **state)
 }
 
 /* Any bytes in the records: a table or none, never a read outside (ASan, and the page behind). */
-/* What there is no room for is counted, and what there is room for is as ever. */
+/* Rows that do not fit are counted, and those that fit are the same as with enough room. */
 static void test_rows_beyond_the_room(void **state)
 {
     static const uint8_t program[] = { 0x41, 0x0e, 16, 0x44, 0x0e, 24, 0x44, 0x0e, 8 };
