@@ -70,6 +70,8 @@ all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lsnappy -luv -lprotobuf-c -lyaml -l
 
 # Former versions spoke by it; a test has them at the other end.
 $(O)/tests/unit/common/rpc/test_rpc_nn: link_LDLIBS += -lnanomsg
+# Counts what is allocated while the dynamic linker's lock is held.
+$(O)/tests/unit/common/obs/test_unwind: link_LDLIBS += $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc dl_iterate_phdr)
 
 # embertreectl is for machines that have no server: what Debian has as archives goes into it, in the
 # builds that people take along (deploy/ctl/README.md says why not the rest).

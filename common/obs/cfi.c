@@ -11,8 +11,8 @@
  */
 #include "common/obs/cfi.h"
 
+#include "common/base/mem.h"
 #include "common/base/rd.h"
-#include "common/base/vec.h"
 
 enum {
     REG_RBP = 6,
@@ -34,7 +34,9 @@ struct builder {
     uint64_t base;
     const uint8_t *hdr;
     struct eh_image image;
-    VEC(struct cfi_row) rows;
+    struct cfi_row *rows; /* of the caller, with room for so many */
+    size_t room, len;     /* more than the room: so many are needed */
+    struct cfi_row last;
     struct eh_cie cie; /* the last one used; neighbours share it */
 };
 
@@ -142,24 +144,31 @@ static struct cfi_row row_of(const struct rule *u, bool signal)
     return row;
 }
 
+static void put_row(struct builder *b, size_t at, struct cfi_row row)
+{
+    b->last = row;
+    if (at < b->room)
+        b->rows[at] = row;
+}
+
 static void emit(struct builder *b, uint64_t pc, struct cfi_row row)
 {
-    struct cfi_row *last = b->rows.len ? &b->rows.ptr[b->rows.len - 1] : NULL;
+    const struct cfi_row *last = b->len ? &b->last : NULL;
 
-    if (pc < b->base || pc - b->base > UINT32_MAX || b->rows.len >= ROWS_MAX)
+    if (pc < b->base || pc - b->base > UINT32_MAX || b->len >= ROWS_MAX)
         return;
     row.pc = (uint32_t)(pc - b->base);
     if (last && last->pc > row.pc)
         return; /* functions that overlap: the first one keeps the bytes */
     if (last && last->pc == row.pc) {
         row.starts_function |= last->starts_function;
-        *last = row;
+        put_row(b, b->len - 1, row);
         return;
     }
     if (last && !row.starts_function && last->cfa == row.cfa && last->cfa_off == row.cfa_off &&
         last->rbp == row.rbp && last->rbp_off == row.rbp_off)
         return;
-    vec_push(&b->rows, row);
+    put_row(b, b->len++, row);
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -391,18 +400,18 @@ static void add_fde(struct builder *b, const uint8_t *p)
     emit(b, start + range, none);
 }
 
-struct cfi *cfi_new(uint64_t base, const uint8_t *hdr, const struct eh_image *image)
+size_t cfi_read(uint64_t base, const uint8_t *hdr, const struct eh_image *image,
+                struct cfi_row *rows, size_t room)
 {
-    struct builder b = { .base = base, .hdr = hdr, .image = *image };
+    struct builder b = { .base = base, .hdr = hdr, .image = *image, .rows = rows, .room = room };
     struct rd r = eh_at(&b.image, hdr);
     uint8_t version, frame_enc, count_enc, table_enc;
     uint64_t frame, count;
-    struct cfi *c;
 
     if (!rd_u8(&r, &version) || version != 1 || !rd_u8(&r, &frame_enc) || !rd_u8(&r, &count_enc) ||
         !rd_u8(&r, &table_enc) || table_enc != (EH_DATAREL | EH_SDATA4) ||
         !eh_pointer(&r, frame_enc, hdr, &frame) || !eh_pointer(&r, count_enc, hdr, &count))
-        return NULL;
+        return 0;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t start, fde;
 
@@ -410,12 +419,16 @@ struct cfi *cfi_new(uint64_t base, const uint8_t *hdr, const struct eh_image *im
             break;
         add_fde(&b, (const uint8_t *)(uintptr_t)fde);
     }
-    if (b.rows.len == 0)
-        return NULL;
-    c = XNEW(struct cfi);
+    return b.len;
+}
+
+struct cfi *cfi_new(uint64_t base, const struct cfi_row *rows, size_t len)
+{
+    struct cfi *c = XNEW(struct cfi);
+
     c->base = base;
-    c->rows_len = b.rows.len;
-    c->rows = xreallocarray(b.rows.ptr, b.rows.len, sizeof(struct cfi_row));
+    c->rows = xmemdup(rows, len * sizeof(struct cfi_row));
+    c->rows_len = len;
     return c;
 }
 

@@ -47,8 +47,13 @@ struct cfi {
     size_t rows_len;
 };
 
-/* `hdr`: address of .eh_frame_hdr. NULL when there is no table that can be read. */
-struct cfi *cfi_new(uint64_t base, const uint8_t *hdr, const struct eh_image *image);
+/* Reads the table of an object; `hdr` is the address of its .eh_frame_hdr. Returns how many rows it
+ * has, 0 when it cannot be read. Of more than `room` rows the first ones are written. Allocates
+ * nothing, because the caller holds the linker's lock (unwind.c). */
+size_t cfi_read(uint64_t base, const uint8_t *hdr, const struct eh_image *image,
+                struct cfi_row *rows, size_t room);
+/* Copies the rows. */
+struct cfi *cfi_new(uint64_t base, const struct cfi_row *rows, size_t len);
 void cfi_free(struct cfi *c); /* NULL is fine */
 /* The row for an address, or NULL. */
 const struct cfi_row *cfi_find(const struct cfi *c, uint64_t pc);

@@ -28,13 +28,13 @@
 
 #include "common/base/mem.h"
 #include "common/base/rd.h"
-#include "common/base/vec.h"
 
 enum {
     PAGE = 4096,
     RED_ZONE = 128, /* bytes below rsp that functions may use (x86-64 ABI) */
     STACK_BYTES_MAX = 256 << 20,
     MODULES_MAX = 1024,
+    ROWS_FIRST = 1 << 16, /* of a frame table: few objects have more */
     /* Offsets in the ucontext that lies at rsp in a signal frame (x86-64 ABI of Linux). */
     UC_RBP = 40 + 8 * 10,
     UC_RSP = 40 + 8 * 15,
@@ -43,10 +43,25 @@ enum {
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
+/* The callbacks of dl_iterate_phdr run with the linker's lock held, so that no object is unmapped
+ * meanwhile. They must not allocate. An allocator that profiles the heap walks the stack inside of
+ * malloc with libunwind, and holds a lock of libunwind while it waits for the linker's lock in
+ * dl_iterate_phdr. A thread that allocated with the linker's lock held would wait for libunwind's
+ * lock: a deadlock. So the callbacks fill memory that was allocated before, count what does not fit
+ * into it, and are called again with more. */
+
 struct collect {
-    struct unwind_map *map;
-    const struct unwind_map *old;
-    size_t cap;
+    struct module *seen; /* owned; their paths lie in `paths` */
+    char *paths;         /* owned */
+    size_t seen_room, paths_room;
+    size_t seen_len, paths_len; /* more than the room: so much is needed */
+    uint64_t loads, unloads;
+};
+struct table { /* of one object */
+    const struct module *of;
+    struct cfi_row *rows; /* owned */
+    size_t room, len;     /* as above */
+    bool there;
 };
 
 static const struct module *find_same(const struct unwind_map *m, const struct module *want)
@@ -89,7 +104,7 @@ static void read_build_id(struct module *m, struct rd r)
     }
 }
 
-/* Fills everything but the frame table. False if the object has no code. */
+/* Fills everything but the path and the frame table. False if the object has no code. */
 static bool read_module(struct module *m, const struct dl_phdr_info *info, struct eh_image *image)
 {
     m->bias = info->dlpi_addr;
@@ -112,38 +127,87 @@ static bool read_module(struct module *m, const struct dl_phdr_info *info, struc
         if (p->p_type == PT_NOTE && m->build_id_len == 0)
             read_build_id(m, (struct rd){ bytes, bytes + p->p_filesz });
     }
-    m->path = xstrdup(info->dlpi_name && *info->dlpi_name ? info->dlpi_name : "/proc/self/exe");
     return m->start < m->end;
 }
 
-/* Runs with the linker's lock held, so nothing is unmapped meanwhile. */
+static const char *path_of(const struct dl_phdr_info *info)
+{
+    return info->dlpi_name && *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
+}
+
 static int on_object(struct dl_phdr_info *info, size_t size, void *cookie)
 {
     struct collect *c = cookie;
-    struct unwind_map *map = c->map;
-    struct module *m = XNEW(struct module), *same;
+    struct module m = { .path = NULL };
+    struct eh_image image = { .segments_len = 0 };
+    size_t bytes = strlen(path_of(info)) + 1;
+
+    (void)size;
+    c->loads = info->dlpi_adds;
+    c->unloads = info->dlpi_subs;
+    if (!read_module(&m, info, &image) || c->seen_len >= MODULES_MAX)
+        return 0;
+    if (c->seen_len < c->seen_room && c->paths_len + bytes <= c->paths_room) {
+        m.path = c->paths + c->paths_len;
+        memcpy(m.path, path_of(info), bytes);
+        c->seen[c->seen_len] = m;
+    }
+    c->seen_len++;
+    c->paths_len += bytes;
+    return 0;
+}
+
+static void collect_all(struct collect *c)
+{
+    do {
+        c->seen_room = c->seen_len;
+        c->paths_room = c->paths_len;
+        c->seen = xreallocarray(c->seen, c->seen_room, sizeof(*c->seen));
+        c->paths = xreallocarray(c->paths, c->paths_room, 1);
+        c->seen_len = c->paths_len = 0;
+        (void)dl_iterate_phdr(on_object, c);
+    } while (c->seen_len > c->seen_room || c->paths_len > c->paths_room);
+}
+
+static int on_table(struct dl_phdr_info *info, size_t size, void *cookie)
+{
+    struct table *t = cookie;
+    struct module m = { .path = NULL };
     struct eh_image image = { .segments_len = 0 };
 
     (void)size;
-    map->loads = info->dlpi_adds;
-    map->unloads = info->dlpi_subs;
-    if (!read_module(m, info, &image) || map->modules_len >= MODULES_MAX) {
-        module_free(m);
+    if (info->dlpi_addr != t->of->bias || strcmp(path_of(info), t->of->path) != 0 ||
+        !read_module(&m, info, &image) || m.start != t->of->start || m.end != t->of->end ||
+        m.hdr != t->of->hdr)
         return 0;
-    }
-    same = (struct module *)(uintptr_t)find_same(c->old, m);
-    if (same) {
-        module_free(m);
-        m = same;
-    } else if (m->hdr) {
-        m->cfi = cfi_new(m->start, (const uint8_t *)(uintptr_t)m->hdr, &image);
-    }
-    if (map->modules_len == c->cap) {
-        c->cap = c->cap ? c->cap * 2 : 32;
-        map->modules = xreallocarray(map->modules, c->cap, sizeof(struct module *));
-    }
-    map->modules[map->modules_len++] = m;
-    return 0;
+    t->there = true;
+    if (m.hdr)
+        t->len = cfi_read(m.start, (const uint8_t *)(uintptr_t)m.hdr, &image, t->rows, t->room);
+    return 1;
+}
+
+/* NULL: it was unloaded since it was seen. */
+static struct module *module_new(const struct module *seen, struct table *t)
+{
+    struct module *m;
+
+    t->of = seen;
+    t->len = 0;
+    do {
+        if (t->len > t->room) {
+            t->room = t->len;
+            t->rows = xreallocarray(t->rows, t->room, sizeof(struct cfi_row));
+        }
+        t->there = false;
+        t->len = 0;
+        (void)dl_iterate_phdr(on_table, t);
+    } while (t->len > t->room);
+    if (!t->there)
+        return NULL;
+    m = xmemdup(seen, sizeof(*seen));
+    m->path = xstrdup(seen->path);
+    m->cfi = t->len ? cfi_new(m->start, t->rows, t->len) : NULL;
+    return m;
 }
 
 static int by_start(const void *a, const void *b)
@@ -170,12 +234,29 @@ static uint64_t main_stack_end(void)
 
 struct unwind_map *unwind_map_new(struct unwind_map *old)
 {
-    struct collect c = { XNEW(struct unwind_map), old, 0 };
+    struct unwind_map *map = XNEW(struct unwind_map);
+    struct collect c = { .seen = NULL };
+    struct table t = { .room = ROWS_FIRST };
 
-    (void)dl_iterate_phdr(on_object, &c);
-    qsort(c.map->modules, c.map->modules_len, sizeof(struct module *), by_start);
-    c.map->main_stack_end = old ? old->main_stack_end : main_stack_end();
-    return c.map;
+    collect_all(&c);
+    map->loads = c.loads;
+    map->unloads = c.unloads;
+    map->modules = XNEW_ARRAY(struct module *, c.seen_len);
+    t.rows = XNEW_ARRAY(struct cfi_row, t.room);
+    for (size_t i = 0; i < c.seen_len; i++) {
+        struct module *m = (struct module *)(uintptr_t)find_same(old, &c.seen[i]);
+
+        if (!m)
+            m = module_new(&c.seen[i], &t);
+        if (m)
+            map->modules[map->modules_len++] = m;
+    }
+    xfree(t.rows);
+    xfree(c.seen);
+    xfree(c.paths);
+    qsort(map->modules, map->modules_len, sizeof(struct module *), by_start);
+    map->main_stack_end = old ? old->main_stack_end : main_stack_end();
+    return map;
 }
 
 void unwind_map_free(struct unwind_map *m, const struct unwind_map *next)

@@ -326,7 +326,7 @@ static void test_removal_waits_for_a_majority(void **state)
     w.facts.replicas = 3;
     wanted = at;
     (void)name_set_del(&wanted, "node-2");
-    (void)name_set_del(&w.facts.live, "node-1");
+    (void)name_set_del(&w.facts.synced, "node-1");
     (void)name_set_del(&w.facts.synced, "node-3");
     place_next(&w.now, &wanted, &w.facts, &step);
     assert_int_equal(step.kind, PLACE_NOTHING);
@@ -334,6 +334,90 @@ static void test_removal_waits_for_a_majority(void **state)
     place_next(&w.now, &wanted, &w.facts, &step);
     assert_int_equal(step.kind, PLACE_REMOVE);
     assert_string_equal(step.name, "node-2");
+}
+
+static void must_remove(const struct walk *w, const struct name_set *wanted, const char *name)
+{
+    struct place_step step;
+
+    place_next(&w->now, wanted, &w->facts, &step);
+    assert_int_equal(step.kind, PLACE_REMOVE);
+    assert_string_equal(step.name, name);
+}
+
+/* Of three living copies none is removed, although its node is drained, while the fourth member is
+ * dead and keeps its place: after a restart it has its data again. */
+static void test_the_living_stay_for_the_dead(void **state)
+{
+    (void)state;
+    struct fleet f = { .n = 0 };
+    struct name_set at = { .len = 0 }, wanted;
+    struct place_step step;
+    struct walk w;
+
+    for (unsigned i = 0; i < 4; i++) {
+        fleet_add(&f, i, -1);
+        assert_true(name_set_add(&at, f.names[i]));
+    }
+    walk_begin(&w, &f, &at);
+    w.facts.replicas = 3;
+    wanted = at;
+    (void)name_set_del(&wanted, "node-2");
+    (void)name_set_del(&w.facts.live, "node-1");
+    place_next(&w.now, &wanted, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_NOTHING);
+    /* A living member without its log is no copy, and is removed first. */
+    (void)name_set_add(&w.facts.live, "node-1");
+    (void)name_set_add(&w.facts.lost, "node-1");
+    must_remove(&w, &wanted, "node-1");
+    (void)name_set_del(&w.facts.lost, "node-1");
+    must_remove(&w, &wanted, "node-2");
+}
+
+/* Nodes 1 and 2 are drained, node 3 is dead for good and wanted only since 0 and 4 alone are not
+ * enough. The copy of node 1 goes to node 4; that of node 2 stays until node 5 comes. */
+static void test_a_drain_waits_for_a_node(void **state)
+{
+    (void)state;
+    struct fleet f = { .n = 0 };
+    struct name_set at = { .len = 0 }, wanted = { .len = 0 };
+    struct place_step step;
+    struct prng p;
+    struct walk w;
+
+    prng_init(&p, seed_of_run());
+    for (unsigned i = 0; i < 6; i++)
+        fleet_add(&f, i, -1);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(name_set_add(&at, f.names[i]));
+    assert_true(name_set_add(&wanted, "node-0"));
+    assert_true(name_set_add(&wanted, "node-3"));
+    assert_true(name_set_add(&wanted, "node-4"));
+    walk_begin(&w, &f, &at);
+    w.facts.replicas = 3;
+    (void)name_set_del(&w.facts.live, "node-3");
+    (void)name_set_add(&w.facts.gone, "node-3");
+    must_remove(&w, &wanted, "node-3");
+    for (int i = 0; i < 50; i++) {
+        uint32_t living = 0;
+
+        if (!walk_step(&w, &wanted, &p) && w.now.learners.len)
+            (void)name_set_add(&w.facts.synced, w.now.learners.names[0]);
+        for (uint32_t k = 0; k < w.now.members.len; k++)
+            living += name_set_has(&w.facts.live, w.now.members.names[k]);
+        assert_true(living >= 3);
+    }
+    assert_int_equal(w.now.members.len, 3);
+    assert_true(name_set_has(&w.now.members, "node-0"));
+    assert_true(name_set_has(&w.now.members, "node-2"));
+    assert_true(name_set_has(&w.now.members, "node-4"));
+    place_next(&w.now, &wanted, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_NOTHING);
+
+    (void)name_set_del(&wanted, "node-3");
+    (void)name_set_add(&wanted, "node-5");
+    walk_to(&w, &wanted, &p);
+    assert_int_equal(w.least, 3);
 }
 
 /* One whose log is gone is no copy: it goes though it is wanted and lives, when the others are
@@ -377,6 +461,8 @@ int main(void)
         cmocka_unit_test(test_the_dead_are_replaced),
         cmocka_unit_test(test_never_below_replicas),
         cmocka_unit_test(test_removal_waits_for_a_majority),
+        cmocka_unit_test(test_the_living_stay_for_the_dead),
+        cmocka_unit_test(test_a_drain_waits_for_a_node),
         cmocka_unit_test(test_lost_logs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

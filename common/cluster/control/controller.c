@@ -198,14 +198,17 @@ static void note_gone(struct controller *c)
     }
 }
 
+/* For so long that others are to have its copies. */
+static bool is_gone(struct controller *c, const char *name)
+{
+    const struct known *k = controller_known(c, name);
+
+    return k && k->gone_since_ms && controller_now_ms(c) - k->gone_since_ms >= c->o.replace_ms;
+}
+
 static bool eligible(struct controller *c, const struct map_node *n, bool strict)
 {
-    const struct known *k = controller_known(c, n->name);
-
-    if (n->state != MAP_ACTIVE)
-        return false;
-    return !strict || !k || k->gone_since_ms == 0 ||
-           controller_now_ms(c) - k->gone_since_ms < c->o.replace_ms;
+    return n->state == MAP_ACTIVE && !(strict && is_gone(c, n->name));
 }
 
 bool controller_look(struct controller *c, const struct map *m, struct control_look *ret)
@@ -304,7 +307,7 @@ static void first_records(struct controller *c, const struct map *m)
         buf_deinit(&text[i]);
 }
 
-static void add_fact(const struct controller *c, const char *name, uint32_t shard, uint64_t commit,
+static void add_fact(struct controller *c, const char *name, uint32_t shard, uint64_t commit,
                      struct place_facts *ret)
 {
     const struct progress_shard *p = reports_shard(c->reports, name, shard);
@@ -316,12 +319,14 @@ static void add_fact(const struct controller *c, const char *name, uint32_t shar
         (void)name_set_add(&ret->full, name);
     if (p && p->lost)
         (void)name_set_add(&ret->lost, name);
+    if (is_gone(c, name))
+        (void)name_set_add(&ret->gone, name);
     if (reports_keeps_up(p, commit))
         (void)name_set_add(&ret->synced, name);
 }
 
 /* False: the leader has not said how far it is. */
-static bool facts_of(const struct controller *c, const struct repl_record *r, uint32_t shard,
+static bool facts_of(struct controller *c, const struct repl_record *r, uint32_t shard,
                      struct place_facts *ret)
 {
     const struct progress_shard *leader = reports_shard(c->reports, r->leader, shard);

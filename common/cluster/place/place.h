@@ -57,6 +57,7 @@ struct place_facts {
     struct name_set synced; /* have the leader's log, or nearly: may become members, lead */
     struct name_set full;   /* have no room left: should not lead */
     struct name_set lost;   /* members whose log is gone: no votes until they join anew */
+    struct name_set gone;   /* dead for so long that other nodes should get their copies */
 };
 enum place_kind {
     PLACE_NOTHING, /* it is as wanted, or something must happen first */
@@ -71,7 +72,8 @@ struct place_step {
     struct repl_record to; /* the record to write */
 };
 /* One step from `now` towards `wanted`. Members first grow and then shrink, so that there are never
- * fewer than `wanted` has; one who lives never makes room for one who does not. */
+ * fewer than `wanted` has. A living member is never removed in favour of a dead one: it stays, also
+ * when its node is drained, until `replicas` other members live. */
 void place_next(const struct repl_record *now, const struct name_set *wanted,
                 const struct place_facts *facts, struct place_step *ret);
 

@@ -76,7 +76,30 @@ static bool step_member(const struct repl_record *now, const struct name_set *wa
     return false;
 }
 
-/* Who goes first: one that lost its log, then one that is dead, then one that does not lead. */
+static uint32_t living_copies(const struct repl_record *now, const struct place_facts *f)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < now->members.len; i++)
+        n += name_set_has(&f->live, now->members.names[i]) &&
+             !name_set_has(&f->lost, now->members.names[i]);
+    return n;
+}
+
+static const char *long_dead(const struct repl_record *now, const struct place_facts *f)
+{
+    for (uint32_t i = 0; i < now->members.len; i++)
+        if (name_set_has(&f->gone, now->members.names[i]) &&
+            !name_set_has(&f->live, now->members.names[i]))
+            return now->members.names[i];
+    return NULL;
+}
+
+/* The member that goes first. A member that lost its log comes before a dead one, a dead one before
+ * a living one, and the leader is the last. A living copy is removed only if `replicas` other
+ * members live. Otherwise a member that has been dead for long goes, although it is wanted: the
+ * controller counts dead nodes only when too few live. If there is none, no member goes until a
+ * node joins. */
 static const char *to_remove(const struct repl_record *now, const struct name_set *wanted,
                              const struct place_facts *f)
 {
@@ -95,7 +118,7 @@ static const char *to_remove(const struct repl_record *now, const struct name_se
         if (!found || strcmp(found, now->leader) == 0)
             found = name;
     }
-    return found;
+    return found && living_copies(now, f) <= f->replicas ? long_dead(now, f) : found;
 }
 
 static bool step_remove(const struct repl_record *now, const struct name_set *wanted,

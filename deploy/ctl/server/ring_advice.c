@@ -222,6 +222,41 @@ static void about_bad(const struct ring *r, const struct ring_node *n, ring_advi
     buf_reset(b);
 }
 
+/* A living copy is removed only when enough others live (common/cluster/place/place_step.c). */
+static void about_drained(const struct ring *r, const struct ring_node *n, ring_advice_fn fn,
+                          void *cookie, struct buf *b)
+{
+    bool left = str_eq(n->state, STR("left"));
+    uint64_t nodes = 0;
+
+    if (!left && !str_eq(n->state, STR("draining")))
+        return;
+    vec_for (i, &r->nodes)
+        nodes += r->nodes.ptr[i].live && str_eq(r->nodes.ptr[i].state, STR("active"));
+    if (n->shards && nodes < r->replicas)
+        (void)buf_addf(b,
+                       "%.*s is drained, and keeps its copies of %" PRIu32
+                       " shard%s: each is to have %" PRIu64 " copies, and of the nodes that are "
+                       "not drained only %" PRIu64 " live%s. Start those that are gone, let "
+                       "another node join, or embertreectl cluster undrain %.*s",
+                       STR_ARG(n->name), n->shards, n->shards == 1 ? "" : "s", r->replicas, nodes,
+                       nodes == 1 ? "s" : "", STR_ARG(n->name));
+    else if (!n->shards && left)
+        (void)buf_addf(
+            b,
+            "%.*s was drained, and is given nothing, also when it is started again: stop "
+            "it for good, or embertreectl cluster undrain %.*s",
+            STR_ARG(n->name), STR_ARG(n->name));
+    else if (!n->shards)
+        (void)buf_addf(b,
+                       "%.*s has no shard any more, but may count for one that is on its way: stop "
+                       "it once its state is left",
+                       STR_ARG(n->name));
+    if (b->len)
+        fn(cookie, buf_str(b));
+    buf_reset(b);
+}
+
 static void about_node(const struct ring *r, const struct ring_node *n, ring_advice_fn fn,
                        void *cookie, struct buf *b)
 {
@@ -261,23 +296,8 @@ static void about_node(const struct ring *r, const struct ring_node *n, ring_adv
         fn(cookie, buf_str(b));
         buf_reset(b);
     }
-    if (str_eq(n->state, STR("left")) && n->live) {
-        (void)buf_addf(
-            b,
-            "%.*s was drained, and is given nothing, also when it is started again: stop "
-            "it for good, or embertreectl cluster undrain %.*s",
-            STR_ARG(n->name), STR_ARG(n->name));
-        fn(cookie, buf_str(b));
-        buf_reset(b);
-    }
-    if (str_eq(n->state, STR("draining")) && !n->shards && n->live) {
-        (void)buf_addf(b,
-                       "%.*s has no shard any more, but may count for one that is on its way: stop "
-                       "it once its state is left",
-                       STR_ARG(n->name));
-        fn(cookie, buf_str(b));
-        buf_reset(b);
-    }
+    if (n->live)
+        about_drained(r, n, fn, cookie, b);
 }
 
 static void about_copies(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b)

@@ -237,8 +237,9 @@ void ring_join(struct world *w);  /* one more, if there may be */
 bool ring_drain(struct world *w); /* one is to leave, if one may */
 void ring_step(struct world *w);  /* goes on with what was begun */
 bool ring_quiet(struct world *w);
-bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */
-bool ring_solid(struct world *w); /* and all of them have its rows: one may be lost */
+bool ring_followed(const struct world *w); /* people can have the map changed */
+bool ring_whole(struct world *w);          /* each shard has three members, nothing is on its way */
+bool ring_solid(struct world *w);          /* and all of them have its rows: one may be lost */
 
 /* ---- sim_hang.c ---- */
 void hang(struct world *w);             /* the disk of a leader */

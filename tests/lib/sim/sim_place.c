@@ -82,7 +82,8 @@ void place_want(struct world *w, uint32_t service)
 
 static void deed_want(struct world *w, const struct deed *d)
 {
-    place_want(w, (uint32_t)d->a);
+    if (ring_followed(w))
+        place_want(w, (uint32_t)d->a);
 }
 
 /* ---- who is cut off -------------------------------------------------------------------------- */

@@ -94,10 +94,21 @@ static void on_drain_asked(void *cookie, const struct err *e)
     xfree(a);
 }
 
+/* People change the map by a request to a node, which refuses it while it does not believe the
+ * coordination service (common/role/admin/cluster_reply.h). */
+bool ring_followed(const struct world *w)
+{
+    return !w->whole && !view_stranger(w->view)[0];
+}
+
 static void ask_drain(struct world *w, struct node *n)
 {
-    struct asked *a = XNEW(struct asked);
+    struct asked *a;
 
+    if (!ring_followed(w))
+        return;
+    a = XNEW(struct asked);
+    trace(w, "%s is to be drained", n->name);
     n->draining = 1;
     w->flying++;
     *a = (struct asked){ w, n->at };
@@ -108,7 +119,7 @@ bool ring_drain(struct world *w)
 {
     struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
 
-    if (n->state != NODE_UP || n->draining || running(w) < 4)
+    if (n->state != NODE_UP || n->draining || running(w) < 4 || !ring_followed(w))
         return false;
     count(w)->drains++;
     ask_drain(w, n);

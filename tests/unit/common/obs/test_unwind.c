@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,75 @@
 
 #include "common/base/prng.h"
 #include "common/obs/unwind.h"
+
+/* ---- who allocates --------------------------------------------------------------------------- */
+
+/* The linker calls these instead of the C library in all that is linked statically (--wrap, in the
+ * Makefile), so they count each allocation of our code inside of a callback. */
+typedef int (*phdr_fn)(struct dl_phdr_info *info, size_t size, void *cookie);
+void *counted_malloc(size_t size) __asm__("__wrap_malloc");
+void *counted_calloc(size_t count, size_t size) __asm__("__wrap_calloc");
+void *counted_realloc(void *p, size_t size) __asm__("__wrap_realloc");
+int counted_phdrs(phdr_fn fn, void *cookie) __asm__("__wrap_dl_iterate_phdr");
+void *real_malloc(size_t size) __asm__("__real_malloc");
+void *real_calloc(size_t count, size_t size) __asm__("__real_calloc");
+void *real_realloc(void *p, size_t size) __asm__("__real_realloc");
+int real_phdrs(phdr_fn fn, void *cookie) __asm__("__real_dl_iterate_phdr");
+
+static struct {
+    bool inside;
+    size_t calls, walks, allocations, outside;
+} seen;
+
+static void note_allocation(void)
+{
+    if (seen.inside)
+        seen.allocations++;
+    else
+        seen.outside++;
+}
+
+void *counted_malloc(size_t size)
+{
+    note_allocation();
+    return real_malloc(size);
+}
+
+void *counted_calloc(size_t count, size_t size)
+{
+    note_allocation();
+    return real_calloc(count, size);
+}
+
+void *counted_realloc(void *p, size_t size)
+{
+    note_allocation();
+    return real_realloc(p, size);
+}
+
+struct called {
+    phdr_fn fn;
+    void *cookie;
+};
+
+static int on_phdr(struct dl_phdr_info *info, size_t size, void *cookie)
+{
+    struct called *c = cookie;
+
+    seen.calls++;
+    seen.inside = true;
+    int rc = c->fn(info, size, c->cookie);
+    seen.inside = false;
+    return rc;
+}
+
+int counted_phdrs(phdr_fn fn, void *cookie)
+{
+    struct called c = { fn, cookie };
+
+    seen.walks++;
+    return real_phdrs(on_phdr, &c);
+}
 
 /* ---- a hand-made .eh_frame ------------------------------------------------------------------- */
 
@@ -103,10 +173,13 @@ static void make(struct made *m, const char *augmentation, const uint8_t *progra
 static struct cfi *build(const struct made *m)
 {
     struct eh_image image = { .segments_len = 1 };
+    struct cfi_row rows[1024];
 
     image.segments[0].start = m->bytes;
     image.segments[0].end = m->bytes + m->len;
-    return cfi_new(FUNCTION, m->bytes, &image);
+    size_t n = cfi_read(FUNCTION, m->bytes, &image, rows, ARRAY_LEN(rows));
+    assert_true(n <= ARRAY_LEN(rows));
+    return n ? cfi_new(FUNCTION, rows, n) : NULL;
 }
 
 /* "0:rsp+8 5:rbp+16,bp@c-16 ..." */
@@ -194,6 +267,30 @@ static void test_programs_become_rows(void **state)
 }
 
 /* Any bytes in the records: a table or none, never a read outside (ASan, and the page behind). */
+/* Rows that do not fit are counted, and those that fit are the same as with enough room. */
+static void test_rows_beyond_the_room(void **state)
+{
+    static const uint8_t program[] = { 0x41, 0x0e, 16, 0x44, 0x0e, 24, 0x44, 0x0e, 8 };
+    struct eh_image image = { .segments_len = 1 };
+    struct cfi_row all[16], some[16];
+    struct made m;
+    size_t n;
+
+    (void)state;
+    make(&m, "zR", program, sizeof(program));
+    image.segments[0].start = m.bytes;
+    image.segments[0].end = m.bytes + m.len;
+    n = cfi_read(FUNCTION, m.bytes, &image, all, ARRAY_LEN(all));
+    assert_int_equal(n, 5);
+    for (size_t room = 0; room <= n; room++) {
+        memset(some, 0x5a, sizeof(some));
+        assert_int_equal(cfi_read(FUNCTION, m.bytes, &image, some, room), n);
+        assert_memory_equal(some, all, room * sizeof(*all));
+        for (size_t i = room; i < ARRAY_LEN(some); i++)
+            assert_int_equal(some[i].pc, 0x5a5a5a5a);
+    }
+}
+
 static void test_broken_records_are_survived(void **state)
 {
     static const uint8_t program[] = { 0x41, 0x0e, 16,   0x86, 2, 0x43, 0x0d,
@@ -252,6 +349,25 @@ static void test_tables_of_loaded_objects(void **state)
     assert_true(usual * 100 > functions * 85); /* the others are cold halves of functions */
     assert_true(none * 1000 < functions);
     unwind_map_free(m, NULL);
+}
+
+/* With the linker's lock held, an allocation may wait for a thread that waits for this lock. */
+static void test_nothing_is_allocated_under_the_lock(void **state)
+{
+    struct unwind_map *a, *b;
+
+    (void)state;
+    memset(&seen, 0, sizeof(seen));
+    a = unwind_map_new(NULL);
+    assert_int_equal(seen.allocations, 0);
+    assert_true(seen.walks >= 2 + a->modules_len);
+    assert_true(seen.calls > 2 * a->modules_len);
+    assert_true(seen.outside > 2 * a->modules_len); /* the hooks are in place */
+    b = unwind_map_new(a);
+    assert_false(unwind_map_stale(b));
+    assert_int_equal(seen.allocations, 0);
+    unwind_map_free(a, b);
+    unwind_map_free(b, NULL);
 }
 
 static void test_map_follows_dlopen(void **state)
@@ -356,8 +472,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_programs_become_rows),
+        cmocka_unit_test(test_rows_beyond_the_room),
         cmocka_unit_test(test_broken_records_are_survived),
         cmocka_unit_test(test_tables_of_loaded_objects),
+        cmocka_unit_test(test_nothing_is_allocated_under_the_lock),
         cmocka_unit_test(test_map_follows_dlopen),
         cmocka_unit_test(test_no_stack_contents_crash_the_walk),
         cmocka_unit_test(test_walk_of_this_very_function),
