@@ -32,7 +32,7 @@ void map_u64_reset(struct map_u64 *m)
     m->len = 0;
 }
 
-/* Keys come from anybody: where one falls nobody outside may know, or they fall together. */
+/* Keys come from outside. A sender that knew the slot of a key could make all keys collide. */
 static _Atomic uint64_t secret; /* set before anything is in any table */
 
 static inline size_t slot_of(const struct map_u64 *m, uint64_t key)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_impl.h: what the files of this folder (and its tests) share; nobody else includes it.
+ * conf_impl.h: declarations shared by the files of this folder and its tests. Other folders do not
+ * include it.
  */
 #ifndef COMMON_CONF_CONF_IMPL_H
 #define COMMON_CONF_CONF_IMPL_H

@@ -41,7 +41,7 @@ bool exid_parse(struct str text, struct exid *ret)
         memcpy(ret->packed + 1, text.ptr, text.len);
         ret->len = (uint8_t)(1 + text.len);
     }
-    return exid_valid(exid_str(ret)); /* a UUID of zeros is none */
+    return exid_valid(exid_str(ret)); /* a UUID of zeros is not an id */
 }
 
 bool exid_bytes(struct str bytes, struct exid *ret)

@@ -8,10 +8,11 @@
  *
  *   series   hash of tenant, service and labels, the same on every shard and in every version
  *   slot     first of the leaf, from 2020-01-01
- *   tag      hash of the two before, never 0: an id that was not made here is none
+ * tag hash of series and slot, never 0: an id made elsewhere is refused
  *
  * The profile type is not in it: under one id a series has as many profiles as it has types, as a
- * push has. A tag is no secret; whoever makes up an id can name leaves he may ask for anyway.
+ * push has. A tag is not a secret: a caller that makes up an id can only name leaves that it may
+ * ask for anyway.
  *
  *   series 0123456789abcdef, slot 37,500,002:   0123456789abcdef 023c3462 572a03f5
  */

@@ -43,9 +43,9 @@ struct stacks_view {
 NODISCARD int stacks_view_check(const struct stacks_view *v, struct err *e);
 
 /* Interning builder. Equal strings, frames and nodes get equal ids, in order of first sight.
- * Budget: what would pass `bytes_max` is not added and gives STACKS_FULL; what is known already is
- * still found, and a builder that was full once stays consistent. A STACKS_FULL given as parent or
- * frame comes back, so that a loop may check at its end. */
+ * Budget: an entry that would exceed `bytes_max` is not added and gives STACKS_FULL; entries added
+ * earlier are still found, and a builder that was full once stays consistent. A STACKS_FULL given
+ * as parent or frame comes back, so that a loop may check at its end. */
 struct stacks {
     struct buf string_data;
     VEC(uint32_t) string_len;

@@ -172,8 +172,8 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
  * reply, HTTP/1.1 drops it. */
 void http_reply_trailer(struct http_req *r, const char *name, struct str value);
 
-/* ---- replies in pieces. Nothing is compressed: who makes the pieces does that with them, where
- * processors are (gzip_stream, HTTP_GZIP_LEVEL), and adds Vary and Content-Encoding. No
+/* ---- replies in pieces. The server does not compress them: the handler that makes the pieces does
+ * so on the pool (gzip_stream, HTTP_GZIP_LEVEL), and adds Vary and Content-Encoding. No
  * Content-Length is sent (HTTP/1.1: chunked). */
 /* The first call sends the head with what http_reply_header added; the others ignore status and
  * type. Moves *part out (NULL or empty: the head only). Never calls back into the handler. Look at

@@ -177,7 +177,7 @@ bool http_none_match(const struct http_req *r, struct str etag)
 /* ---- the body without its encoding
  * --------------------------------------------------------------- */
 
-/* The one Content-Encoding, empty if there is none. */
+/* The one Content-Encoding, empty if the request has no such header. */
 static int find_coding(const struct http_req *r, struct str *ret, struct err *e)
 {
     *ret = STR_NULL;

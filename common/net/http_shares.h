@@ -4,8 +4,8 @@
  * (http.in_flight_bytes), so that the uploads of one tenant do not keep out those of the others.
  * The rule is that of common/sys/share.h.
  *
- * A tenant is told by what its requests say of themselves: X-Scope-OrgID, else their credentials.
- * Who may be believed is found later, by the handler; until then a name costs a share of its own.
+ * A tenant is known by its requests' X-Scope-OrgID, else by their credentials. Whether the name is
+ * authentic is checked later, by the handler; until then each name has a share of its own.
  *
  * Thread: the loop's.
  */

@@ -70,7 +70,7 @@ bool jpull_string(struct jpull *j, struct str *ret);
 bool jpull_bool(struct jpull *j, bool *ret);
 /* A whole number, or a string of one; negative ones in two's complement. */
 bool jpull_number(struct jpull *j, const char *what, uint64_t *ret);
-/* The same for what is signed: beyond 2^63 - 1 is none. */
+/* The same for signed numbers: a number over 2^63 - 1 is an error. */
 bool jpull_signed(struct jpull *j, const char *what, int64_t *ret);
 bool jpull_double(struct jpull *j, double *ret);
 bool jpull_skip(struct jpull *j);

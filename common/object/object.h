@@ -45,7 +45,7 @@ struct object_s3_opts {
     const char *ca_file;       /* of https; "": the system's */
     uint32_t timeout_ms;       /* of one attempt; 0: 30 s */
     uint32_t tries;            /* 0: 5, with pauses between them that double */
-    const atomic_bool *stop;   /* NULL, or: gives up soon once it is true */
+    const atomic_bool *stop;   /* NULL, or: calls end with ERR_CANCELED once it is true */
 };
 /* Asks nothing of the server. Strings are copied. ERR_CONFIG. */
 NODISCARD int object_s3_open(const struct object_s3_opts *o, struct object_store **ret,
@@ -75,7 +75,7 @@ NODISCARD int object_size(struct object_store *o, struct str name, uint64_t *ret
 typedef bool (*object_list_fn)(void *cookie, struct str name, uint64_t size);
 NODISCARD int object_list(struct object_store *o, struct str prefix, struct str after,
                           object_list_fn fn, void *cookie, struct err *e);
-/* One that is not there is fine. */
+/* Succeeds also if the object does not exist. */
 NODISCARD int object_delete(struct object_store *o, struct str name, struct err *e);
 
 #endif

@@ -121,7 +121,7 @@ static const Elf64_Shdr *find_table(const Elf64_Shdr *sections, size_t n)
     return dynamic;
 }
 
-/* Of two names for one address the one that reaches further first. */
+/* Of two names for one address the name of the longer range comes first. */
 static int by_addr(const void *a, const void *b)
 {
     const struct sym *x = a, *y = b;

@@ -3,8 +3,8 @@
  * elfsym.h: function names of an ELF file (64-bit little endian; System V ABI, chapters 4 and 5):
  * its .symtab, or its .dynsym when it is stripped.
  *
- * The file is read, not mapped: one that is overwritten while we run then gives wrong names at
- * worst, never a signal. Thread: one at a time.
+ * The file is read, not mapped: if it is overwritten while we run, names are wrong at worst, and no
+ * signal is raised. Thread: one at a time.
  */
 #ifndef COMMON_OBS_ELFSYM_H
 #define COMMON_OBS_ELFSYM_H

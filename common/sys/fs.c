@@ -124,8 +124,9 @@ static int real_mkdir_all(const struct fs *fs, const char *path, struct err *e)
         bool made = mkdir(part, 0700) == 0;
         if (!made && errno != EEXIST)
             return err_errno(e, errno, "cannot create the folder %s", part);
-        /* What is fsynced in a folder is lost with the folder. The last one always: who made it may
-         * have died before this. One that may not be read cannot be synced by us. */
+        /* A file that is fsynced is lost with its folder if the folder's own entry is not. So the
+         * parent of the last folder is always synced: the process that made the folder may have
+         * ended before it did so. A folder without permission to read cannot be synced. */
         failed = made || i == len ? sync_parent(part) : 0;
         if (failed && failed != EACCES)
             return err_errno(e, failed, "cannot sync the folder of %s", part);

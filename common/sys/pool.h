@@ -23,7 +23,7 @@ void pool_free(struct pool *p);
 bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done,
                  void *cookie) NODISCARD;
 /* The same for a job of a tenant: tenants take turns (fair.h), by the time their jobs take; and
- * turns with jobs that are nobody's, one by one. */
+ * they take turns, one by one, with jobs that have no tenant. */
 uint64_t pool_tenant(const struct pool *p, struct str name); /* its number */
 uint64_t pool_tenant_writes(const struct pool *p,
                             struct str name); /* for its pushes: another one */
@@ -33,10 +33,10 @@ bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn
  * long they are; 0: any. Before the first job. */
 void pool_limit_tenant(struct pool *p, size_t running_max);
 /* Long jobs of tenants run in slices: no more than `cores` run at once (a job that comes may have
- * one of the other threads until one of them stops), and one that calls pool_slice after `slice_us`
- * waits there while a tenant that had less, or a job that is nobody's, wants its place. It keeps
- * its thread and what it has, and is the next of its tenant to go on. As many may wait so as there
- * are threads, so twice as many are started. Before the first job. */
+ * one of the other threads until one of them stops), and a job that calls pool_slice after
+ * `slice_us` waits there while a tenant that had less, or a job without a tenant, wants its place.
+ * It keeps its thread and all it holds, and is the next of its tenant to continue. As many jobs may
+ * wait so as there are threads, so twice as many threads are started. Call it before any job. */
 void pool_slices(struct pool *p, uint32_t cores, uint64_t slice_us);
 /* From within a job, often, with no lock held that another job might want; cheap, and elsewhere
  * nothing. */

@@ -66,7 +66,7 @@ struct http_multi {
     _Atomic bool check;            /* a call was canceled */
     VEC(struct http_call *) calls; /* the thread's */
     struct http_call *open;        /* loop: calls whose end was not seen */
-    bool dead;                     /* loop: being freed, nobody is told anything */
+    bool dead;                     /* loop: being freed, no callback is called */
 };
 
 static uint64_t now_ms(const struct http_multi *c)
@@ -322,7 +322,8 @@ static void set_request(struct http_call *k, const struct http_multi_req *r)
         k->request_body = xmemdup(r->body.len ? r->body.ptr : "", MAX(r->body.len, 1));
         (void)curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body.len);
         (void)curl_easy_setopt(h, CURLOPT_POSTFIELDS, k->request_body);
-        /* libcurl waits a second for "100 Continue" otherwise, where nobody knows it. */
+        /* Otherwise libcurl waits a second for "100 Continue", which the servers called here do not
+         * send. */
         struct curl_slist *more = curl_slist_append(k->headers, "Expect:");
         CHECK(more);
         k->headers = more;

@@ -298,7 +298,7 @@ static void on_end(void *cookie, bool broken)
 {
     struct http2 *c = cookie;
 
-    (void)broken; /* nobody who speaks HTTP/2 closes one side only */
+    (void)broken; /* no HTTP/2 client closes one side only */
     CHECK(c->magic == HTTP2_MAGIC);
     http2_close(c);
 }

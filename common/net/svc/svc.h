@@ -56,7 +56,7 @@ void svc_route(struct http_server *s, const char *path, unsigned codecs, size_t 
 /* What has no method below "/package.Service/" is `unimplemented` in the caller's protocol; prefix
  * is that path with a '*' behind it. */
 void svc_service(struct http_server *s, const char *prefix);
-/* The check alone, for who has routes of his own: fills *ret, or answers and returns false. */
+/* The check alone, for handlers of plain routes: fills *ret, or answers and returns false. */
 bool svc_accept(struct http_req *r, unsigned codecs, struct svc_call *ret);
 /* The message without its frame and compression: *ret points into the body or into *tmp, whose max
  * holds too. ERR_INPUT; ERR_LIMIT over the limits. Pool thread. */
@@ -85,9 +85,9 @@ uint64_t svc_left_ms(const struct svc_call *c, uint64_t most);
 void svc_route_stream(struct http_server *s, const char *path, unsigned codecs, size_t message_max,
                       svc_fn fn, void *cookie);
 /* on_message is called with one message at a time, inflated; it lives until svc_next, which asks
- * for the one behind it. on_end: there is none. on_gone: the client left, its deadline passed, or
- * what it sent makes no sense; never while a message is in work, but at the svc_next after it.
- * Whatever was called last, the handler ends the call with svc_end, and only with that. */
+ * for the next one. on_end: all messages were handed over. on_gone: the client left, its deadline
+ * passed, or its input is invalid; it is never called while a message is in work, but at the
+ * svc_next after it. In all cases the handler ends the call with svc_end, and only with that. */
 void svc_next(struct svc_call *c);
 void svc_send(struct svc_call *c, struct buf *message); /* moves; nothing where the client left */
 void svc_end(struct svc_call *c, const struct err *e);  /* NULL: ok. *c is gone. */
@@ -116,10 +116,11 @@ struct svc_health {
 };
 void svc_health_routes(struct svc_health *h, struct http_server *s, bool (*serving)(void *cookie),
                        void *cookie);
-/* Asks again, and tells those who watch what changed. Cheap: call it whenever it may have. */
+/* Asks again, and sends changes to the watching clients. Cheap: call it after every event that may
+ * change the health. */
 void svc_health_look(struct svc_health *h);
-/* Before the server drains: those who watch hear that nothing is served any more, and their calls
- * end; so do calls that come later. */
+/* Call it before the server drains. Sends NOT_SERVING to the watching clients and ends their calls;
+ * calls that come later get the same. */
 void svc_health_stop(struct svc_health *h);
 
 #endif

@@ -262,7 +262,7 @@ static void put_field(struct buf *out, uint8_t number, struct str bytes)
 }
 
 /* Status { 1: code, 2: message, 3: Any { 1: type, 2: RetryInfo { 1: Duration { 1: seconds } } } }.
- * Code and message stand here again, since who reads this takes all of it from here. */
+ * Code and message are repeated here, since a client that reads this field takes them from it. */
 static void put_status(const struct err *e, uint32_t after_s, struct buf *out)
 {
     struct buf any, info;

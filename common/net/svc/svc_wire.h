@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * svc_wire.h: what RPC protocols look like in bytes, as pure functions over slices: content types,
- * timeouts, frames, trailers, codes. Nobody outside common/net and its tests includes it.
+ * timeouts, frames, trailers, codes. Only common/net and its tests include it.
  *
  * Protocols: proto/WIRE.md, "Connect", "gRPC and gRPC-Web", "Error codes".
  */
@@ -19,7 +19,7 @@ struct svc_type {
     enum svc_codec codec;
     bool base64;
 };
-/* False for what is none of them. */
+/* False if it is not a content type of these protocols. */
 bool svc_type_parse(struct str content_type, struct svc_type *ret);
 /* The Content-Type of a reply. */
 const char *svc_type_text(const struct svc_type *t);
