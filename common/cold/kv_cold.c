@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_cold: the kv under the engine, some of whose rows are far away.
+ * kv_cold: the kv under the engine, with some of its rows in the object store.
  *
  *   engine ─ kv_write ─> kv_cold ─ the batch, and what it changes in tables 78, 79 ─> inner kv
  *          ─ get, iterators ─> inner kv, and, where parts lie in the range, their rows below it
  *
- * The rules are those of a log-structured tree with two levels: what is here hides what is in a
- * part; a deletion of rows of a part is kept as a range until the part goes. Offloading is an
+ * The rules are those of a log-structured tree with two levels: a local row hides a row of a part;
+ * a deletion of rows of a part is kept as a range until the part is deleted. Offloading is an
  * ordinary batch, {delete the range, put the rows of tables 78}: operations count in their order,
  * so the rows here go and those of the parts appear in one step, in every snapshot, and on every
  * replica that applies the same batch.
@@ -16,8 +16,8 @@
  * itself: it is read from there. Readers never wait for that write; writers do, for each other.
  * Batches that change nothing about parts, nearly all, take no lock.
  *
- * Indexes of parts stay in memory up to a bound; the one not used for longest, and by nobody now,
- * goes first.
+ * Indexes of parts stay in memory up to a bound; of those not in use the least recently used is
+ * freed first.
  */
 #include "common/cold/kv_cold.h"
 
@@ -68,7 +68,7 @@ int cold_block_read(struct kv_cold *k, const struct cold_part *p, const struct p
     return rc ? cold_error(p, &why, e) : 0;
 }
 
-/* Locked. Over the bound, what nobody holds goes, least recently used first. */
+/* Locked. Over the bound, frees indexes that are not in use, least recently used first. */
 static void trim_indexes(struct kv_cold *k)
 {
     size_t max = k->o.index_bytes_max ? k->o.index_bytes_max : INDEX_BYTES_MAX;
@@ -130,7 +130,7 @@ int cold_index_get(struct kv_cold *k, struct cold_part *p, struct part_index **r
     *ret = p->index;
     trim_indexes(k);
     mutex_unlock(&k->lock);
-    part_index_free(fresh); /* somebody else was faster */
+    part_index_free(fresh); /* another thread was faster */
     return 0;
 }
 
@@ -211,8 +211,8 @@ static int write_changed(struct kv_cold *k, const struct kv_batch *b, const stru
         other = k->now;
         k->now = next;
     }
-    /* A write that failed may count all the same (a leader that was replaced meanwhile): from then
-     * on each snapshot says itself which manifest is its own. */
+    /* A write that failed may still be committed (by a leader that was replaced meanwhile): from
+     * then on each snapshot says itself which manifest is its own. */
     k->changing = rc != 0;
     mutex_unlock(&k->lock);
     manifest_unref(other);
@@ -380,7 +380,7 @@ static void cold_snap_free(struct kv *kv, struct kv_snap *snap)
     xfree(s);
 }
 
-/* The row of a part, if there is one that counts. */
+/* The row of a part, unless it is missing or deleted. */
 static int get_part(struct kv_cold *k, struct manifest *m, enum kv_cf cf, struct str key,
                     struct buf *out, struct err *e)
 {
@@ -527,7 +527,7 @@ static int cold_drop_files(struct kv *kv, enum kv_cf cf, struct str from, struct
 {
     struct kv *inner = cold_of(kv)->o.inner;
 
-    mutex_lock(&cold_of(kv)->lock); /* nobody reads there any more; whoever watches may have */
+    mutex_lock(&cold_of(kv)->lock); /* no thread reads there now; a watching offload may have */
     cold_of(kv)->watch.changed = true;
     mutex_unlock(&cold_of(kv)->lock);
     return inner->ops->drop_files ? inner->ops->drop_files(inner, cf, from, last, e) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_crypto.h: AES-256-GCM and HKDF-SHA256, by OpenSSL. Who uses a key sees to it that no nonce
- * is used twice under it. Thread: one per object.
+ * rpc_crypto.h: AES-256-GCM and HKDF-SHA256, by OpenSSL. The caller must make sure that no nonce is
+ * used twice under one key. Thread: one per object.
  */
 #ifndef COMMON_RPC_RPC_CRYPTO_H
 #define COMMON_RPC_RPC_CRYPTO_H

@@ -15,7 +15,8 @@
  * Bounds: bytes waiting per lane <= queue_max for requests and replies, and QUEUE_RESERVE more for
  * what keeps the link alive (pings, errors, cancels, fins). At most one ping waits: a peer that is
  * not there would otherwise find hundreds when it comes. What waits past its deadline is dropped
- * unsent. A message of a frame that began goes on: the receiver counts on the rest.
+ * unsent. If the first frame of a message was sent, the rest is sent, too: the receiver waits for
+ * it.
  *
  * With cluster keys (rpc_guard.c) a lane holds everything but pings and pongs back until the peer's
  * pong says how it takes frames; so pings and pongs go before what waits. While keys are optional,
@@ -63,7 +64,7 @@ struct framed_port {
     bool zstd;
     uint64_t seq_floor; /* links that are gone went up to here */
     uint32_t links;     /* made so far */
-    uint64_t odd_ns;    /* when a frame of another cluster was told last; 0: never */
+    uint64_t odd_ns;    /* when a frame of another cluster was logged last; 0: never */
 };
 
 struct framed_link {
@@ -288,9 +289,9 @@ static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_
     l->port = p;
     l->speaks = p->o.speaks_min;
     l->number = ++p->links;
-    /* Whoever is called again after its link was given up still knows our epoch and the numbers of
-     * before. To builds that do not read the link's number, ones that begin anew would all be
-     * duplicates. */
+    /* A peer whose link was closed and is opened again still knows our epoch and the previous
+     * numbers. Builds that do not read the link's number would take numbers that begin again at 0
+     * for duplicates. */
     l->seq = p->seq_floor;
     l->guard = p->guard ? rpc_guard_link_new(p->guard, addr) : NULL;
     for (size_t i = 0; i < RPC_LANES; i++) {
@@ -348,7 +349,7 @@ static void framed_link_reset(struct rpc_link *link)
     for (size_t i = 0; i < RPC_LANES; i++) {
         struct lane *q = &l->lanes[i];
 
-        /* The rest of a message whose beginning is lost would be of no use to anybody. */
+        /* The rest of a message whose beginning is lost would be useless to the receiver. */
         if (q->seq) {
             struct rpc_msg *m = container_of(q->msgs.next, struct rpc_msg, link);
 

@@ -88,7 +88,7 @@ struct rpc_metrics *rpc_metrics_new(struct metrics *r)
                                "Replies to calls that had ended already", NULL, NULL, 0),
                     NULL);
     m->resets = cell(metric_new(r, METRIC_COUNTER, "embertree_rpc_reconnects_total",
-                                "Connections made anew because a peer fell silent", NULL, NULL, 0),
+                                "Connections reopened because a peer fell silent", NULL, NULL, 0),
                      NULL);
     return m;
 }

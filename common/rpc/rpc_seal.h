@@ -25,8 +25,8 @@
  *   bound     "embertree rpc bound 1", epoch, epoch of the receiver, ticket,
  *             length (2 bytes) and bytes of the sender's address, the same of the receiver's
  * Nonce: lane (1 byte), three zero bytes, counter. So a nonce comes twice under one key only if a
- * salt does: 16 random bytes, drawn anew for every greeting, and for every run, which is over
- * after 2^32 - 1 frames of a lane, with the process, with the peer's process, with the key.
+ * salt does: 16 random bytes, new for every greeting and for every run. A run ends after 2^32 - 1
+ * frames of a lane, with the process, with the peer's process, and with the key.
  *
  * Example: a ping of epoch 2 from ipc:///a as in rpc_frame.h (its left_ms 0), salt 10 11 .. 1f,
  * body 01 .. 08, under the key 00 01 .. 1f: 64 + 100 + 16 bytes (checked by test_rpc_seal.c),

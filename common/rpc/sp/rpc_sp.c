@@ -8,7 +8,7 @@
  *
  * Frames are gathered and written once a turn of the loop: one system call for all that a turn had
  * to say to a peer. Large ones go at once, from where they lie. `room` is false while more than
- * OUT_MAX waits, or nobody is there; on_room follows when that has changed.
+ * OUT_MAX bytes wait, or no connection is open; on_room follows when that has changed.
  *
  * A connection that breaks takes with it what was written and what waits (at most OUT_MAX and a
  * frame): the receiver could not tell the rest of a torn frame from a new one, and calls have
@@ -33,7 +33,7 @@ enum {
 
 /* A connection; outlives its pipe until libuv is through with it. */
 struct out {
-    struct sp_pipe *pipe; /* NULL: given up */
+    struct sp_pipe *pipe; /* NULL: the pipe was closed */
     struct sp_ear *ear;
     union rpc_sp_handle h;
     struct rpc_sp_reader reader;
@@ -211,7 +211,7 @@ static void connect_tcp(struct sp_pipe *p, const struct sockaddr *to)
         pipe_lost(p);
 }
 
-/* An address in digits needs nobody's help. */
+/* An address in digits needs no lookup. */
 static bool connect_digits(struct sp_pipe *p, struct str host, struct str port)
 {
     struct sockaddr_storage to;
@@ -367,7 +367,8 @@ void sp_ear_flush(struct sp_ear *n)
     }
     while (!list_empty(&now))
         pipe_flush(container_of(now.next, struct sp_pipe, dirty));
-    /* Whoever was told of room has more to say: in the next turn, which must not sleep. */
+    /* A sender that was notified of room may have queued more: it is written in the next turn,
+     * which must not sleep. */
     if (list_empty(&n->dirty))
         (void)uv_idle_stop(&n->awake);
     else

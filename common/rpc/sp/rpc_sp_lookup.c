@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_sp_lookup: getaddrinfo on a thread of its own, which nobody waits for: a loop that ends shall
- * not hang on a name server that does not answer. Whoever comes last frees.
+ * rpc_sp_lookup: getaddrinfo on a thread of its own, which the loop does not wait for: a loop that
+ * ends must not hang on a name server that does not answer. The loop or the thread, whichever ends
+ * last, frees the lookup.
  */
 #include "common/rpc/sp/rpc_sp.h"
 
