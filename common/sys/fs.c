@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fs: the real file operations.
+ *
+ * A file is replaced in four steps: write path.tmp, fsync it, rename it, fsync the folder. A crash
+ * leaves the old file or the new one, and perhaps a .tmp, which the next write removes. The .tmp is
+ * always created new and never through a link, so a prepared link cannot redirect the write.
+ * New folders are synced in their parents, or a file synced in them could be lost with them.
+ * Thread: any; no state.
+ */
 #include "common/sys/fs.h"
 
 #include <errno.h>
