@@ -2,9 +2,10 @@
  *
  * map: hash tables with open addressing and linear probing, at most three quarters full.
  *
- * map_u64 has keys and values in two arrays; the value MAP_U64_EMPTY marks an empty slot, so any key
- * is allowed. Single entries are not deleted. map_str keeps the hash of each key, compares it before the
- * key, and deletes by shifting later entries back, so it has no tombstones and does not slow down.
+ * map_u64 has keys and values in two arrays; the value MAP_U64_EMPTY marks an empty slot, so any
+ * key is allowed. Single entries are not deleted. map_str keeps the hash of each key, compares it
+ * before the key, and deletes by shifting later entries back, so it has no tombstones and does not
+ * slow down.
  *
  * Both mix keys with a number that no sender knows: otherwise crafted keys could all fall on one
  * slot. Tables double and do not shrink; a resize of a large map_u64 calls pause_step in its loop.

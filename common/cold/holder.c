@@ -190,7 +190,7 @@ static int refuse(const struct object_store *o, uint32_t shard, const struct cla
 
 /* ---- is it the bucket it held? --------------------------------------------------------------- */
 
-/* Looks for parts of a family from the first to the last, so that one damaged part does not
+/* Looks for the parts of a family from the first to the last, so a single damaged part does not
  * decide. */
 static int find_part(struct object_store *o, const struct cold_family *f, bool *ret_found,
                      struct err *e)

@@ -4,8 +4,8 @@
  *
  * The records are read from the memory of this process, as the loader mapped them. A damaged record
  * must not crash the profiler: every cursor ends at the end of a segment (eh_at) or of a record
- * (eh_entry), and a CIE that is not understood has `ok` false, so that its functions get no table. Encodings that need a memory read through a pointer are refused.
- * Thread: any; no state.
+ * (eh_entry), and a CIE that is not understood has `ok` false, so that its functions get no table.
+ * Encodings that need a memory read through a pointer are refused. Thread: any; no state.
  */
 #include "common/obs/eh_frame.h"
 

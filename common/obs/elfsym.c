@@ -2,10 +2,10 @@
  *
  * elfsym: symbols of functions from one ELF file, sorted by address, and their names.
  *
- * The file is untrusted: it may be another build, cut off, or written to meanwhile. So each table is
- * checked against the size of the file and against TABLE_BYTES_MAX, the build id is compared with that
- * of the loaded object, and offsets of names are checked when symbols are kept. Symbols are copied
- * into 16 bytes each; the table of names is kept whole.
+ * The file is untrusted: it may be another build, cut off, or written to meanwhile. So each table
+ * is checked against the size of the file and against TABLE_BYTES_MAX, the build id is compared
+ * with that of the loaded object, and offsets of names are checked when symbols are kept. Symbols
+ * are copied into 16 bytes each; the table of names is kept whole.
  *
  * A lookup is a binary search, then picks among the symbols of one address. Symbols without a size
  * (assembly) cover at most SIZELESS_REACH bytes.  Thread: one at a time; const after elfsym_open.

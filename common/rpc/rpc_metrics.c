@@ -2,10 +2,10 @@
  *
  * rpc_metrics: cells of embertree_rpc_*, found once and kept.
  *
- * A push updates three of them, and a lookup by label values each time would be visible in profiles:
- * cells of successful calls are kept by method. Cells of errors are looked up each time. The gauge of a peer
- * is freed with the peer (rpc_metrics_peer_gone), since addresses change for years.
- * Thread: the loop's; the cells themselves are atomic.
+ * A push updates three of them, and a lookup by label values each time would be visible in
+ * profiles: cells of successful calls are kept by method. Cells of errors are looked up each time.
+ * The gauge of a peer is freed with the peer (rpc_metrics_peer_gone), since addresses change for
+ * years. Thread: the loop's; the cells themselves are atomic.
  */
 #include "common/rpc/rpc_metrics.h"
 

@@ -4,8 +4,8 @@
  *
  * A lazy message does not wake a receiver that waits for at least `least` of them. So a thread that
  * also waits for other things (chan_wait_for) is woken once for many messages. A sender wakes a
- * receiver after it has released the lock, which the receiver needs at once; `sending` counts senders
- * in between, and chan_free waits for it to be 0.
+ * receiver after it has released the lock, which the receiver needs at once; `sending` counts
+ * senders in between, and chan_free waits for it to be 0.
  *
  * A receiver that waits without a limit gives its cached memory back after IDLE_MS (mem_idle). The
  * ring restarts at slot 0 whenever it is empty, so a quiet channel touches few pages.

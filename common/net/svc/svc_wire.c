@@ -6,17 +6,17 @@
  *       Content-Type ──> svc_type      timeout text ──> ms      body ──> svc_frame ──> message
  *       struct err ──> code of gRPC, status text, details, gRPC-Web's frame of trailers
  *
- * Three protocols share these functions, so they are here once and have no state: Connect (unary and
- * streams), gRPC, and gRPC-Web (also in base64). All text comes from outside: numbers have a bound on
- * their digits, a frame's length is checked against the limit before the frame is complete, and texts
- * of errors are bounded (STATUS_TEXT_MAX) and percent-encoded. Nothing here allocates but for the
- * buffers that the caller passes.
+ * Three protocols share these functions, so they are here once and have no state: Connect (unary
+ * and streams), gRPC, and gRPC-Web (also in base64). All text comes from outside: numbers have a
+ * bound on their digits, a frame's length is checked against the limit before the frame is
+ * complete, and texts of errors are bounded (STATUS_TEXT_MAX) and percent-encoded. Nothing here
+ * allocates but for the buffers that the caller passes.
  *
- * Codes: svc_grpc_code and svc_err_code use one table in the order of gRPC's numbers. Several of our
- * codes may have one number there; the way back gives the code a caller should act on.
+ * Codes: svc_grpc_code and svc_err_code use one table in the order of gRPC's numbers. Several of
+ * our codes may have one number there; the way back gives the code a caller should act on.
  *
- * A retry hint is written in each of the forms that clients read (struct svc_retry), since each client
- * reads only its own.  Thread: any.
+ * A retry hint is written in each of the forms that clients read (struct svc_retry), since each
+ * client reads only its own. Thread: any.
  */
 #include "common/net/svc/svc_wire.h"
 
