@@ -13,8 +13,8 @@
  * the lease ends, all of them are deleted, and the others claim its shards within a tick.
  *
  * The shards that we own are read from the watch, never from the answer to a transaction, which may
- * be lost. By our own clock the lease ends no later than by the service's (it is counted from
- * before the request that renewed it), so a running compactor stops in time. A compactor that was
+ * be lost. By our own clock the lease ends no later than by the service's (it is counted from a
+ * time before the renewing request), so a running compactor stops in time. A compactor that was
  * suspended or cut off may still act on an old claim: its fence is older than the new owner's, and
  * ingesters refuse it (ingester/build/rpc_build.c).
  *

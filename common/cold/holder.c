@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * holder: names alone say who holds, so that it needs nothing of an object store but a listing: who
- * claims puts an object behind the last one, and lists again. Of two who do so at once both see, at
- * the latest the next time they look, which name is last. Claims are never deleted: by them a
- * database knows that it was the holder once, and does not take back what another took over.
+ * holder: the holder is known by names of objects alone, so an object store needs to offer only a
+ * listing. A database that claims puts an object after the last one, and lists again. If two
+ * databases claim at once both see, at the next check at the latest, which name is last. Claims are
+ * never deleted: by them a database knows that it was the holder once, and does not claim again
+ * after another took over.
  *
  * The database, too, knows that it was the holder (the row 7d, written before it moves or deletes
  * anything), and does not claim again: a bucket without its claim is another bucket, for example

@@ -219,8 +219,8 @@ static int write_changed(struct kv_cold *k, const struct kv_batch *b, const stru
     return rc;
 }
 
-/* Behind a write. It may have been under way, for seconds with a slow quorum, when a watch began:
- * whoever watches has read the rows without it. */
+/* Called after a write. The write may have been under way (for seconds, with a slow quorum) when a
+ * watch began: then the watching thread has read the rows without it. */
 static void look_again(struct kv_cold *k, const struct kv_batch *b)
 {
     struct rd r = rd_of(buf_str(&b->ops));

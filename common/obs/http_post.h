@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http_post.h: sends one POST to a server on this machine and reads the status (RFC 9112). It
- * blocks, with one deadline over everything; it is for a background thread that pushes now and
- * then, not for roles (they have net/). Thread: any.
+ * blocks, with one deadline over everything; it is for a background thread that pushes every few
+ * seconds, not for roles (they have net/). Thread: any.
  */
 #ifndef COMMON_OBS_HTTP_POST_H
 #define COMMON_OBS_HTTP_POST_H

@@ -29,13 +29,13 @@
  *   70      6   zero
  *   76      4   crc32c       of the whole frame with these four bytes 0; 0 in a sealed frame
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
- *   80 + n  4   link         which of the sender's ways to us: seq counts along one. Builds before
- *                            this field send none, and count as link 0
- *   84 + n  4   again        in errors: seconds after which another try makes sense; else 0
+ *   80 + n  4   link         which of the sender's connections to us: seq counts along one. Builds
+ *                            without this field count as link 0
+ *   84 + n  4   again        in errors: seconds after which a retry makes sense; else 0
  *   88 + n  8   cluster      of the sender, where it knows it: the first 16 digits of its id
- *                            (common/cluster/coord/keyspace.h), or what stands for it where there
- * is
- *                            none (agree.h there). What ends the head and is 0 is left out
+ *                            (common/cluster/coord/keyspace.h), or the number that replaces it in
+ *                            a cluster without an id (agree.h there). Zero bytes at the end of
+ *                            the head are left out
  *   head    length           payload
  *
  * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4, link 1): 100 bytes,

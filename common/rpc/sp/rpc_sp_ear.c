@@ -8,8 +8,8 @@
  * whose peer vanished.
  *
  * Any client may connect and send a hello, or half a frame, and then nothing more. So connections
- * that have sent no valid frame (list `strangers`) have bounds of their own: they take no places
- * from nodes, nor much memory.
+ * that have sent no valid frame have bounds of their own: they take no places from nodes, nor much
+ * memory.
  *
  * Back-pressure is TCP's: what the loop has no time to read stays in the sender's queue.
  */
