@@ -162,7 +162,7 @@ static size_t first_after(const struct year_stacks *y, uint32_t func)
     return lo;
 }
 
-/* A function that the real files do not have, named after one that they do. */
+/* A function that the real files do not have, named after an existing one. */
 static uint32_t new_function(struct year_stacks *y, uint32_t like)
 {
     static const char *const words[] = { "Handler", "Filter", "Writer", "Reader",

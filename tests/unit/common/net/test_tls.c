@@ -184,7 +184,7 @@ static void test_bad_handshakes(void **state)
                        "0123456789abcdef0123456789abcdef"));
     assert_true(t->m->closed);
     assert_int_equal(seen.gone, 1);
-    site_reply_held("to nobody");
+    site_reply_held("to no one");
     finish(t);
     net_world_deinit(&w);
 }
@@ -202,7 +202,7 @@ static void test_client_certificates(void **state)
     assert_true(t->failed && t->m->closed);
     assert_string_equal(net_tls_got(t), "");
     finish(t);
-    t = net_tls_connect(&w, NULL, dir, "c"); /* of somebody else */
+    t = net_tls_connect(&w, NULL, dir, "c"); /* the certificate of another CA */
     net_tls_send(t, GET("/p/x"));
     assert_true(t->failed && t->m->closed);
     finish(t);
