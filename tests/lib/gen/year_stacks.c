@@ -4,9 +4,9 @@
  *
  * A process that is watched for longer shows more stacks, and they are variations: the same way in,
  * another way on. So a new stack is an older one up to some depth, continued by functions that were
- * seen to follow one another (a walk over the pairs of the real stacks), on other lines, now and
- * then through a function of its own. Depths scatter around that of the real service, and about two
- * or three nodes are new in each stack, as measured.
+ * seen to follow one another (a walk over the pairs of the real stacks), on other lines, sometimes
+ * through a function of its own. Depths scatter around that of the real service, and about two or
+ * three nodes are new in each stack, as measured.
  */
 #include "tests/lib/gen/year_stacks.h"
 
