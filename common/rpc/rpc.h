@@ -44,18 +44,18 @@ enum rpc_method {
     RPC_EXEMPLARS = 10,
     RPC_FUNCTIONS = 11,
     RPC_DOC = 12,          /* documents of tenants */
-    RPC_ESTIMATE = 13,     /* what a merge would read */
-    RPC_WRITE_TOLD = 14,   /* RPC_WRITE by numbers told before */
+    RPC_ESTIMATE = 13,     /* bytes that a merge would read */
+    RPC_WRITE_TOLD = 14,   /* delta write: stacks by numbers sent before */
     RPC_REPL_PREPARE = 15, /* between the replicas of a shard: common/repl */
     RPC_REPL_APPEND = 16,
     RPC_REPL_FETCH = 17,
     RPC_REPL_SNAPSHOT = 18,
     RPC_REPL_DIGEST = 19,
-    RPC_LEDGER = 20,        /* what came in and is there; of a distributor's acks */
-    RPC_RELAY = 21,         /* a call for the leader of a shard: common/role/route/relay.h */
-    RPC_REPL_COPY = 22,     /* a database's files to another replica */
-    RPC_LEDGER_ACCEPT = 23, /* a person takes a difference as it is */
-    RPC_GIVE_UP = 24,       /* ingester to the controller: an announced change of places */
+    RPC_LEDGER = 20,    /* counters of accepted and stored data; checks of a distributor's acks */
+    RPC_RELAY = 21,     /* a call for the leader of a shard: common/role/route/relay.h */
+    RPC_REPL_COPY = 22, /* a database's files to another replica */
+    RPC_LEDGER_ACCEPT = 23, /* an operator accepts a difference */
+    RPC_GIVE_UP = 24,       /* ingester to the controller: abort an announced change of places */
     RPC_METHODS = 25,
 };
 
@@ -66,9 +66,10 @@ struct rpc_call; /* one request being served */
 
 struct rpc_net *rpc_net_new(struct env *env, struct metrics *metrics /* may be NULL */);
 void rpc_net_free(struct rpc_net *n); /* its nodes are freed; NULL is fine */
-/* From now on frames over tcp and ipc are sealed, and others refused. Borrows the keys, which may
- * change while frames flow. Before the first node. Optional: while a running cluster is switched
- * on, unsealed frames are taken as well, and sent to peers that answer only those. */
+/* From now on frames over tcp and ipc are sealed, and unsealed frames refused. Borrows the keys,
+ * which may change while frames flow. Call it before the first node. `optional`, while keys are
+ * introduced in a running cluster: unsealed frames are accepted as well, and sent to peers that
+ * answer only those. */
 void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional);
 /* The number of the cluster this process is in; 0: not known (yet). It is sent in every frame over
  * tcp and ipc; frames with another number are dropped, since an address may have belonged to
@@ -111,7 +112,7 @@ struct rpc_node_opts {
     size_t message_max;    /* bytes of one request or reply, after reassembly of chunks */
     size_t pending_max;    /* calls in flight, and requests served at once; one more is ERR_BUSY */
     uint32_t heartbeat_ms, dead_ms; /* a ping each; down after so long without an answer */
-    /* What follows may be 0. */
+    /* The fields below may be 0. */
     struct pool *pool;   /* compresses large messages; NULL: the loop does */
     size_t queue_max;    /* bytes waiting per peer and lane, then ERR_BUSY; 0: 1.25 messages */
     size_t assembly_max; /* bytes of received messages not whole yet; 0: 2 * message_max */
@@ -120,8 +121,9 @@ struct rpc_node_opts {
     uint8_t speaks_min, speaks_max; /* frame versions; 0: all this build knows (rpc_frame.h) */
 };
 NODISCARD int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct err *e);
-/* Fails what is pending with ERR_UNAVAILABLE (done functions are called), closes. Requests being
- * served may still be answered: into the void. Not from inside a done or serve function. */
+/* Ends pending calls with ERR_UNAVAILABLE (done functions are called), and closes. Requests being
+ * served may still be answered; the answers are dropped. Do not call it inside a done or serve
+ * function. */
 void rpc_node_free(struct rpc_node *n); /* NULL is fine */
 /* Stops taking requests (they get ERR_UNAVAILABLE), waits until running ones are answered and the
  * peers have echoed that they got everything (at most twice dead_ms), then calls done, which may
@@ -130,7 +132,8 @@ void rpc_node_drain(struct rpc_node *n, void (*done)(void *cookie), void *cookie
 
 bool rpc_node_closing(const struct rpc_node *n);     /* rpc_node_free runs: no more attempts */
 const char *rpc_node_addr(const struct rpc_node *n); /* where answers go; "" while it has none */
-/* A peer that we call answers by settings that do not go with ours: says which, and what to do. */
+/* True if a peer that we call has settings that conflict with ours; *e says which, and what to
+ * do. */
 bool rpc_node_odd(const struct rpc_node *n, struct err *e);
 
 /* Found or created; heartbeats start. Lives as long as the node. ERR_CONFIG: the address, or of a
