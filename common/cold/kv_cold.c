@@ -8,13 +8,13 @@
  * The rules are those of a log-structured tree with two levels: a local row hides a row of a part;
  * a deletion of rows of a part is kept as a range until the part is deleted. Offloading is an
  * ordinary batch, {delete the range, put the rows of tables 78}: operations count in their order,
- * so the rows here go and those of the parts appear in one step, in every snapshot, and on every
- * replica that applies the same batch.
+ * so local rows are replaced by rows of parts in one step, in every snapshot, and on every replica
+ * that applies the same batch.
  *
- * A snapshot is the inner one and the manifest of the same moment. Which manifest that is while a
- * batch that changes it is written (to a quorum: for seconds, it may be), the inner snapshot says
- * itself: it is read from there. Readers never wait for that write; writers do, for each other.
- * Batches that change nothing about parts, nearly all, take no lock.
+ * A snapshot is the inner snapshot and the manifest of the same moment. While a batch that changes
+ * the manifest is being written (to a quorum: possibly for seconds), the manifest is read from the
+ * inner snapshot itself. Readers never wait for that write; writers wait for each other. Batches
+ * that change nothing about parts, nearly all, take no lock.
  *
  * Indexes of parts stay in memory up to a bound; of those not in use the least recently used is
  * freed first.
@@ -47,7 +47,7 @@ static int fetch(void *cookie, uint64_t at, size_t len, struct buf *out, struct 
     return cold_cache_read(f->k->o.cache, str_c(f->p->name), f->p->size, at, len, out, e);
 }
 
-/* An object that is gone is damage: "not found" would be taken for a row that never was. */
+/* A missing object is damage: "not found" would look like a row that never existed. */
 static int cold_error(const struct cold_part *p, const struct err *why, struct err *e)
 {
     return err_set(e, why->code == ERR_NOT_FOUND ? ERR_CORRUPT : why->code, "cold tier, %s: %.300s",
@@ -404,7 +404,7 @@ static int get_part(struct kv_cold *k, struct manifest *m, enum kv_cf cf, struct
     return rc;
 }
 
-/* Does this read leave the rows of parts alone? Then it is noted that there are some. */
+/* True if this read skips rows of parts. Then it notes that some exist. */
 static bool passes_over(const struct kv_cold *k)
 {
     struct kv_reach *r = kv_reach();
@@ -568,7 +568,7 @@ static void cold_close(struct kv *kv)
     xfree(k);
 }
 
-/* ---- life, and for who offloads ------------------------------------------------------------- */
+/* ---- opening, and the watch of an offload --------------------------------------------------- */
 
 struct kv *kv_cold_inner(struct kv *k)
 {
