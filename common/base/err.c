@@ -15,7 +15,7 @@
 
 #include "common/base/str.h"
 
-/* One row per code: everything that depends on it stands here. */
+/* One row per code, with everything that depends on it. */
 struct err_row {
     const char *name;
     const char *connect;

@@ -63,7 +63,7 @@ struct backup_opts {
 };
 struct backup_done {
     uint64_t parts, bytes;       /* of the head */
-    uint64_t uploaded, up_bytes; /* what was not there already */
+    uint64_t uploaded, up_bytes; /* parts that did not exist yet */
 };
 /* Writes a head, when all it names is there and was read back. */
 NODISCARD int backup_write(const struct backup_opts *o, struct backup_done *ret, struct err *e);

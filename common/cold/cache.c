@@ -8,9 +8,9 @@
  *                         └─no─> a handle of the object store ─> the piece ─> a file, and the
  * caller
  *
- * The lock is never held over a read or a write. Two who miss the same piece at once both fetch it:
- * simpler than waiting for each other, and no wrong bytes can come of it. Over the maximum the
- * piece that was not used for longest goes.
+ * The lock is never held over a read or a write. Two threads that miss the same piece at once both
+ * fetch it: simpler than waiting for each other, and no wrong bytes can come of it. Over the
+ * maximum the piece that was not used for longest goes.
  */
 #include "common/cold/cache.h"
 
@@ -41,7 +41,7 @@ struct piece {
 struct cold_cache {
     struct cold_cache_opts o;
     char *dir;
-    struct mutex lock; /* guards what follows */
+    struct mutex lock; /* guards the fields below */
     struct cond freed; /* a handle */
     struct map_str *pieces;
     struct list used;

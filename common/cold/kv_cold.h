@@ -21,7 +21,7 @@ struct kv_cold_opts {
 };
 NODISCARD int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e);
 
-/* What follows takes a kv made by kv_cold_open. */
+/* The functions below take a kv made by kv_cold_open. */
 struct kv *kv_cold_inner(struct kv *k);
 /* The state of a snapshot (NULL: of now): reference, unref it. Any thread. */
 struct manifest *kv_cold_manifest(struct kv *k, const struct kv_snap *snap);

@@ -13,7 +13,7 @@ struct kv_cold {
     struct kv kv;
     struct kv_cold_opts o;
     struct mutex writing; /* of writers, over a change of the manifest and its rows; before lock */
-    struct mutex lock;    /* guards what follows; never held over a write */
+    struct mutex lock;    /* guards the fields below; never held over a write */
     struct manifest *now;
     bool changing; /* a batch with another manifest is on its way into the inner kv, or failed */
     size_t index_bytes;

@@ -34,7 +34,7 @@
 #define PART_KEY_MAX    1024
 #define PART_LEVEL_ZSTD 3
 
-/* What names a part and says what is in it. Keys are borrowed. */
+/* Identity and contents of a part. Keys are borrowed. */
 struct part_info {
     struct hash128 hash; /* of the object */
     uint64_t size, rows;

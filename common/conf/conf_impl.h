@@ -21,7 +21,7 @@ struct conf {
     struct conf_wrong *wrong; /* borrowed while it is loaded; NULL: the first error ends it */
 };
 
-/* 0: the error was said, and what comes next is read; else its code. */
+/* 0: the error was reported, and reading continues; else its code. */
 NODISCARD int conf_go_on(struct conf *c, const struct err *e);
 /* A conf with all defaults. */
 struct conf *conf_new(const struct conf_table *const *tables, size_t n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * leafid.h: the id of a leaf: of what a series has in 10 s. A push that came without an id of its
- * own is known by it; it is not stored anywhere, but says itself what it stands for.
+ * own is known by it; it is not stored anywhere: the id itself contains series and slot.
  *
  *   0        8      12     16
  *   | series | slot | tag |      bytes of an id as of exid.h, numbers big-endian

@@ -91,7 +91,7 @@ struct str stacks_string_at(const struct stacks *s, uint32_t id);
 /* Borrows; valid until the next change. */
 struct stacks_view stacks_view(const struct stacks *s);
 /* Adds all of v, which was checked; ret_map[i] (v->nodes + 1 entries) = node of node i here.
- * ERR_LIMIT over the budget: what was added until then stays, unused. */
+ * ERR_LIMIT over the budget: entries added until then stay, unused. */
 NODISCARD int stacks_merge(struct stacks *s, const struct stacks_view *v, uint32_t *ret_map,
                            struct err *e);
 /* Bytes charged against bytes_max: contents plus table slots. Spare capacity of growing arrays can

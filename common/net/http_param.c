@@ -40,7 +40,7 @@ int http_header_once(const struct http_req *r, const char *name, struct str *ret
 
 /* ---- percent-decoding */
 
-/* One decoded byte; moves *i behind what it was written as. */
+/* One decoded byte; moves *i behind its encoded form. */
 static char next_byte(struct str s, bool plus, size_t *i)
 {
     char c = s.ptr[(*i)++];

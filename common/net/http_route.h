@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http_route.h: which handler a path and a method lead to. The route for everything ("/" and all
- * below it) is no place: what it does not take is not found, rather than not allowed.
+ * below it) does not count as a path: requests that it does not take are not found, rather than not
+ * allowed.
  */
 #ifndef COMMON_NET_HTTP_ROUTE_H
 #define COMMON_NET_HTTP_ROUTE_H

@@ -34,7 +34,7 @@ struct http_shares *http_shares_new(void);
 void http_shares_free(struct http_shares *s);
 /* s NULL: nothing is shared. */
 void http_hold_begin(struct http_shares *s, const struct http_req *r, struct http_hold *ret);
-/* What was taken must have been given back. */
+/* All bytes taken must have been given back. */
 void http_hold_end(struct http_hold *h);
 /* 0, ERR_RATE (the tenant has its share), ERR_BUSY (the budget is full). */
 NODISCARD int http_hold_take(struct http_hold *h, struct budget *g, size_t n);

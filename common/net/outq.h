@@ -36,7 +36,7 @@ static_assert(OUTQ_SEGS >= 4 * OUTQ_PER_REPLY, "corking needs room");
 
 /* Is there room for another reply, and is collecting it better than writing now? */
 bool outq_may_cork(const struct outq *q);
-/* Text goes here; call outq_text_end with what was appended. */
+/* Text goes here; call outq_text_end with the number of bytes appended. */
 struct buf *outq_text(struct outq *q);
 void outq_text_end(struct outq *q, size_t appended);
 /* `own`, if not NULL, is moved out and holds `bytes`; else they must be constant. */

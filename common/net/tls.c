@@ -47,7 +47,7 @@ struct tls_ctx {
     uint64_t checked_ms;
 };
 
-/* The first error of the queue is the cause; what stands behind it says whom it passed. */
+/* The first error of the queue is the cause; later ones name the callers it passed. */
 static const char *ssl_reason(void)
 {
     static const struct {

@@ -69,9 +69,9 @@ NODISCARD int object_put(struct object_store *o, struct str name, struct str dat
 NODISCARD int object_read(struct object_store *o, struct str name, uint64_t from, size_t len,
                           struct buf *out, struct err *e);
 NODISCARD int object_size(struct object_store *o, struct str name, uint64_t *ret, struct err *e);
-/* Names that begin with `prefix` and stand behind `after` (empty: all), in byte order, to `fn`
- * until it returns false. Objects whose names are not ours are left out. What is written or deleted
- * meanwhile may be among them or not. */
+/* Calls `fn` with names that begin with `prefix` and come after `after` (empty: all), in byte
+ * order, until it returns false. Objects whose names are not ours are left out. What is written or
+ * deleted meanwhile may be among them or not. */
 typedef bool (*object_list_fn)(void *cookie, struct str name, uint64_t size);
 NODISCARD int object_list(struct object_store *o, struct str prefix, struct str after,
                           object_list_fn fn, void *cookie, struct err *e);

@@ -140,7 +140,7 @@ static bool read_augmentation(struct eh_cie *c, struct rd *r, struct str letters
         case 'S':
             c->signal = true;
             break;
-        default: /* 'B' and what is still to come has no data, or is behind all we need */
+        default: /* 'B' and later letters have no data, or are behind all we need */
             break;
         }
     }

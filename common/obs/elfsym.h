@@ -22,7 +22,7 @@ void elfsym_close(struct elfsym *s); /* NULL is fine */
 size_t elfsym_len(const struct elfsym *s);
 /* Name of the function that holds an address of the file; false if none does. Lives with s.
  * `function`: where that function starts, if it is known from elsewhere, else 0; it keeps symbols
- * without a size from claiming what lies behind them. */
+ * without a size from claiming the addresses behind them. */
 bool elfsym_find(const struct elfsym *s, uint64_t addr, uint64_t function, struct str *ret);
 
 #endif

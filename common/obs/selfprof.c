@@ -112,7 +112,7 @@ static void on_sigprof(int number, siginfo_t *si, void *context)
     errno = saved;
 }
 
-/* After this no handler uses what was published before the call. */
+/* After this no handler uses data published before the call. */
 static void wait_for_handlers(void)
 {
     while (atomic_load(&in_flight) != 0)

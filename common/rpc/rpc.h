@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rpc.h: calls between roles. Requests and replies are one-way messages that carry their own
- * version, length, checksum, request id and deadline; three transports stand behind it:
+ * version, length, checksum, request id and deadline; three kinds of transport carry it:
  *
  *   tcp://host:port, ipc://path   sockets, one to listen on, two connections to each peer
  *   inproc://name                 the same encoded payload, moved by pointer (all-in-one)
@@ -76,7 +76,7 @@ void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional)
  * another cluster a moment ago, whose nodes have the same names. */
 void rpc_net_cluster(struct rpc_net *n, uint64_t cluster);
 /* Sets the bits (RPC_SAYS_) that this process sends to its callers in pongs. */
-#define RPC_SAYS_REFUSED 1u /* the coordination service refuses what it wants changed */
+#define RPC_SAYS_REFUSED 1u /* the coordination service refuses its changes */
 void rpc_net_say(struct rpc_net *n, uint32_t says);
 struct rpc_told {
     const char *addr;

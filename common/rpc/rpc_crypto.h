@@ -23,7 +23,7 @@ void rpc_aead_free(struct rpc_aead *a); /* wipes; NULL is fine */
 void rpc_aead_seal(struct rpc_aead *a, const uint8_t nonce[RPC_NONCE_BYTES], struct str ad,
                    struct str head, struct str body, uint8_t *out);
 /* Decrypts all of `sealed` but its tag to `out`, RPC_TAG_BYTES less. False: not sealed by this key
- * with this nonce and `ad`; then what stands in `out` means nothing and may not be looked at. */
+ * with this nonce and `ad`; then the bytes of `out` are not authentic and must not be used. */
 bool rpc_aead_open(struct rpc_aead *a, const uint8_t nonce[RPC_NONCE_BYTES], struct str ad,
                    struct str sealed, uint8_t *out) NODISCARD;
 

@@ -129,7 +129,7 @@ size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD
  * returns ERR_CORRUPT (RPC_DROP_VERSION: ERR_UNAVAILABLE) and says why. Any bytes are safe. */
 NODISCARD int rpc_frame_parse(struct str in, uint8_t speaks_min, uint8_t speaks_max,
                               struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e);
-/* The same for what was sealed: its checksum must be 0. */
+/* The same for a sealed frame: its checksum must be 0. */
 NODISCARD int rpc_frame_parse_bare(struct str in, uint8_t speaks_min, uint8_t speaks_max,
                                    struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e);
 /* "request" and so on; "?" for others. */

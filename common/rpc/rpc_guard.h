@@ -49,7 +49,7 @@ struct str rpc_guard_seal(struct rpc_guard_link *l, enum rpc_lane lane, struct s
  * *ret_seal what the envelope said, all of it true. Else why not. */
 enum rpc_drop rpc_guard_open(struct rpc_guard *g, struct str in, struct str *ret,
                              struct rpc_seal *ret_seal);
-/* What was in it must agree with its envelope, else RPC_DROP_FORGED; and a pong must be for this
+/* The opened frame must agree with its envelope, else RPC_DROP_FORGED; and a pong must be for this
  * process, else RPC_DROP_EPOCH. */
 enum rpc_drop rpc_guard_judge(const struct rpc_guard *g, const struct rpc_seal *s,
                               const struct rpc_frame *f);

@@ -2,7 +2,7 @@
  *
  * rpc_mem.h: the simulated network behind mem:// addresses. The same frames as on sockets travel
  * through it, and a seed decides which are late, lost, repeated, damaged. On a simulated loop a run
- * is a function of the seed. Faults may be changed at any time and hold for what is sent from then
+ * is a function of the seed. Faults may be changed at any time and hold for frames sent from then
  * on. Thread: the loop's.
  */
 #ifndef COMMON_RPC_RPC_MEM_H

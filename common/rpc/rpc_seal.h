@@ -18,7 +18,7 @@
  *     56    4   length       of the frame = all bytes - 80
  *     60    4   zero
  *     64    n   the frame, encrypted by AES-256-GCM
- *     64+n 16   tag; what is authenticated besides: bytes 0 to 63
+ *     64+n 16   tag; also authenticated: bytes 0 to 63
  *
  * Key of a frame: HKDF-SHA256(cluster key, salt, info), 32 bytes, where info is
  *   greeting  "embertree rpc greeting 1", epoch

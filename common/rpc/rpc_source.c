@@ -4,7 +4,7 @@
  *
  * A sender numbers its messages per link. The last RPC_WINDOW numbers are a bitmap; a message marks
  * its bit when it is whole, so a lost chunk does not use up the number, and a chunk that comes
- * again after that finds the bit. What is older than the window cannot be told from a duplicate and
+ * again after that finds the bit. A frame older than the window cannot be told from a duplicate and
  * is dropped: its caller's deadline ends the call.
  *
  * A restarted node has another epoch and is another sender: it does not matter which of two epochs

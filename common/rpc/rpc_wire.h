@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_wire.h: what stands between the calls (rpc.c and its parts) and the transports.
+ * rpc_wire.h: the interface between the calls (rpc.c and its parts) and the transports.
  *
  *   rpc.c ── whole messages ──> rpc_inproc.c                       moves the pointer
  *                          └──> rpc_framed.c ── frames ──> rpc_sp.c    tcp, ipc
@@ -39,7 +39,7 @@ struct rpc_msg {
     /* received: */
     uint8_t speaks_min, speaks_max;
     uint64_t epoch;              /* sender's */
-    uint64_t cluster;            /* sender's, or what stands for it; 0: not said */
+    uint64_t cluster;            /* sender's, or the number that replaces it; 0: unknown */
     char from[RPC_ADDR_MAX + 1]; /* sender's address */
     bool sealed;                 /* received, or (pongs) to be sent, under a cluster key */
     uint64_t ticket;             /* received sealed pongs: what to bind with */
@@ -107,7 +107,7 @@ struct rpc_pipe_ops {
                 struct rpc_pipe **ret, struct err *e) NODISCARD;
     void (*close)(struct rpc_pipe *p);
     void (*reset)(struct rpc_pipe *p);
-    /* False: send would say so too for that many bytes, as far as one can know. */
+    /* False: send of that many bytes would probably return false, too. */
     bool (*room)(struct rpc_pipe *p, size_t bytes) NODISCARD;
     /* False: no room now, on_room will be called. */
     bool (*send)(struct rpc_pipe *p, struct str head, struct str body) NODISCARD;

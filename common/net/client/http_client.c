@@ -84,7 +84,7 @@ int http_client_url_check(const char *url, struct err *e)
     return 0;
 }
 
-/* ---- what comes back ------------------------------------------------------------------------ */
+/* ---- the reply ------------------------------------------------------------------------------ */
 
 static size_t on_body(char *bytes, size_t one, size_t n, void *cookie)
 {

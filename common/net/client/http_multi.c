@@ -167,7 +167,7 @@ static size_t on_write(char *p, size_t size, size_t count, void *cookie)
     k->over_body = k->received + n > k->body_max;
     if (k->over_body)
         return 0;
-    /* A buffer doubles: what it holds may be twice what is in it. */
+    /* A buffer doubles: its memory may be twice its contents. */
     k->over_budget = !charge(k, 2 * (k->received + n));
     if (k->over_budget || !buf_add(&k->reply.body, p, n))
         return 0;

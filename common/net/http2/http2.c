@@ -270,7 +270,7 @@ static void http2_run(struct http2 *c, struct str bytes)
         c->write_due = http2_due_in(c, c->conn.server->o.write_ms);
         c->unsent_mark = c->stream->ops->unsent(c->stream);
     }
-    drain(c); /* what was sent may have been the last stream */
+    drain(c); /* the last stream may just have ended */
     if (!c->closing && nghttp2_session_want_write(c->session))
         write_output(c);
     c->running = false;

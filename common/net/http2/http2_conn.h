@@ -54,7 +54,7 @@ struct http2_stream {
     bool discard;        /* what still comes of its body is thrown away */
     /* the reply */
     bool answering;   /* its head was submitted */
-    bool done;        /* nothing will be added to what waits here */
+    bool done;        /* no bytes will be added to the waiting ones */
     bool deferred;    /* nghttp2 waits for http2_resume */
     bool overrun;     /* the client takes too little: to be reset */
     bool mute;        /* no body: HEAD */

@@ -122,7 +122,7 @@ static void zip_done(void *cookie)
     pump(s);
 }
 
-/* Moves the first frame of `in` to `now`; what stands behind it stays. */
+/* Moves the first frame of `in` to `now`; later bytes stay. */
 static int take_frame(struct svc_stream *s, struct err *e)
 {
     struct str all = { s->in.ptr, s->in.len }, rest = all;

@@ -83,7 +83,7 @@ void sp_lookup_cancel(struct sp_lookup *l)
 {
     if (!l)
         return;
-    mutex_lock(&l->lock); /* what was posted sees it there, the thread before it posts */
+    mutex_lock(&l->lock); /* the posted call sees it, and the thread does before it posts */
     l->state = CANCELED;
     mutex_unlock(&l->lock);
 }
