@@ -193,6 +193,7 @@ mutants: $(addprefix $(O)/,$(if $(filter mutants,$(MAKECMDGOALS)),$(shell MUTANT
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py
 	$(Q)python3 tests/lint/cites.py --self-test
+	$(Q)python3 tests/lint/words.py --self-test
 # The newest 30 changed files, for 85 s: a step of the gate.
 tidy:                  ## clang-tidy on the files changed last (TIDY=all: on each, an hour)
 	$(Q)$(MAKE) --no-print-directory CC=clang tidy-run

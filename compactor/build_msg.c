@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build_msg: messages of proto/build.proto, packed and checked.
+ *
+ * A reply is unpacked into the caller's arena, and its rows point into it: rows of a job are large
+ * and are not copied again. The message comes from another process, so level, type, column family
+ * and the order of rows are checked here, and build_merge may rely on them. If protobuf-c fails,
+ * the size of the arena tells whether memory ended (ERR_LIMIT) or the bytes are wrong
+ * (ERR_CORRUPT). Thread: any.
+ */
 #include "compactor/build_msg.h"
 
 #include "proto/build.pb-c.h"

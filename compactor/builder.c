@@ -6,17 +6,18 @@
  *     ^                             (in order of arrival)       │ nothing due, error   pool  │
  *     └─────────────────────────────────────────────────────────┴────────────────────────────┘
  *
- * What is built next is the ingester's choice (lowest level first, oldest first, tenants in turn);
- * which shard is asked next is ours: whoever has rested longest. After a job that took d a shard
- * rests d * (100 - share) / share, so that at most `share` percent of the time anything of it is
- * read or written for builds; with nothing due it rests for `interval`, or as long as it said.
+ * The ingester chooses the node that is built next (lowest level first, oldest first, tenants in
+ * turn); the compactor asks the shard next that has rested longest. After a job that took d a shard
+ * rests d * (100 - share) / share, so that its data are read or written for builds at most `share`
+ * percent of the time; with nothing due it rests for `interval`, or as long as the ingester asked
+ * for.
  *
  * Nothing is remembered between jobs but figures: whatever is lost is given again by the ingester,
  * so every error has the same answer, a rest, and a start from scratch is no different from going
  * on. A lost reply of APPLY may mean that the sums were written: the next NEXT tells.
  *
- * Where compactors share the shards (claims.h), a shard that is not ours is IDLE; what we do for
- * one that is, bears its fence.
+ * Where compactors share the shards (claims.h), a shard that belongs to another compactor is IDLE;
+ * all requests for a shard of this one carry its fence.
  *
  * Memory: at most jobs_max jobs. A job is asked for with as many bytes of rows as let its message,
  * its rows, its sums and the decoded rows of one series fit into its part of memory_bytes.
@@ -56,11 +57,11 @@ struct site {
     struct route_call *call; /* ASKING, SENDING */
     uint64_t began_ns;       /* of the turn */
     bool ours;               /* else it is IDLE after this turn */
-    bool void_turn;          /* MERGING: what it is at is another's by now */
-    uint64_t fence;          /* of the turn; 0: nobody else works for it */
+    bool void_turn;          /* MERGING: the shard is another compactor's by now */
+    uint64_t fence;          /* of the turn; 0: shards are not shared */
 
     /* The job. */
-    struct buf payload; /* what was given; then what is sent */
+    struct buf payload; /* the job as received; then the sums to send */
     struct arena *arena;
     struct build_given given;
     struct build_result result;

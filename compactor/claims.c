@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * claims: compactors divide the shards among themselves.
+ *   OUT ──grant──> IN: our key ──tick──> a wanted shard without a key: claim it
+ *    ^              │                     a shard with our key: work for it
+ *    │              │                     a shard with our key, not wanted: finish, release it
+ *    └──lease gone──┘                     a shard whose key we lost: stop at once
  *
- *   OUT ──grant──> IN: our key ──tick──> a shard that is to be ours, and nobody's: claim it
- *    ^              │                     one that is ours by its key: work for it
- *    │              │                     one that is to be another's: finish, then let it go
- *    └──lease gone──┘                     one that is ours no more: stop at once
+ * The wanted owner of a shard is computed by rendezvous (common/cluster/place/place.h) over the
+ * live compactors: all compute the same from the same keys, each gets its share, and few shards
+ * move when one joins or ends. The actual owner is named by the shard's key alone, which is made by
+ * a transaction that requires it to be absent. All keys of a compactor are under one lease: when
+ * the lease ends, all of them are deleted, and the others claim its shards within a tick.
  *
- * Who is to have which shard is placement by rendezvous (common/cluster/place/place.h) over those
- * that live: everybody works out the same from the same keys, each gets its share, and few shards
- * move when one comes or goes. Who has it is said by its key alone, which is made by a transaction
- * that wants it absent. All keys of a compactor are under one lease: when that runs out, all of
- * them go, and the others claim what was its within a tick.
- *
- * What is ours is read from the watch, never from the answer to a transaction, which may be lost.
- * By our own clock the lease ends no later than by the service's (it is counted from before the
- * request that renewed it), so one that is awake stops in time. One that was stopped or cut off may
- * still act on what it believes: its fence is older than that of whoever works for the shard now,
- * and ingesters refuse it (ingester/build/rpc_build.c).
+ * The shards that we own are read from the watch, never from the answer to a transaction, which may
+ * be lost. By our own clock the lease ends no later than by the service's (it is counted from a
+ * time before the renewing request), so a running compactor stops in time. A compactor that was
+ * suspended or cut off may still act on an old claim: its fence is older than the new owner's, and
+ * ingesters refuse it (ingester/build/rpc_build.c).
  *
  * While the service is away nothing is built: answers stay exact and cost more.
  */
@@ -43,9 +42,9 @@ enum claims_state { CLAIMS_OUT, CLAIMS_IN, CLAIMS_LEAVING };
 
 struct claim { /* a shard, as the service says */
     char owner[NAME_LEN + 1];
-    int64_t lease, create_rev; /* 0: nobody's */
-    uint64_t fence;            /* of what we work on; 0: not ours */
-    bool leaving;              /* it is to be another's */
+    int64_t lease, create_rev; /* 0: no owner */
+    uint64_t fence;            /* of our work for it; 0: we do not work for it */
+    bool leaving;              /* another compactor is to own it */
 };
 struct compactor_name {
     char text[NAME_LEN + 1];
@@ -67,7 +66,7 @@ struct claims {
     struct claim *shards; /* owned; CLUSTER_SHARDS_MAX */
     struct name_set *wanted;
     uint32_t wanted_len;
-    bool wanted_old; /* somebody came or went */
+    bool wanted_old; /* compactors joined or ended since */
     char why[ERR_TEXT_MAX];
     void (*left)(void *cookie);
     void *left_cookie;
@@ -234,9 +233,9 @@ static const struct compactor_name *self(const struct claims *c)
     return NULL;
 }
 
-/* Claims what is to be ours and nobody's, gives back what `leave` says is at rest: one transaction
- * of some of them. Where it meets another's, the watch shows what has changed, and the next one is
- * made from that. */
+/* Claims wanted shards without an owner and releases leaving shards without a job, some in one
+ * transaction. If a key has changed meanwhile the transaction fails; the watch shows the change,
+ * and the next transaction is made from that. */
 static void write_some(struct claims *c)
 {
     struct coord_compare cmp[ONCE_MAX];
@@ -288,7 +287,7 @@ static void reconcile(struct claims *c)
         bool stays = is_ours(c, i) && s->fence == (uint64_t)s->create_rev;
 
         if (s->fence && (!stays || (s->leaving && is_wanted(c, i))))
-            lose(c, i); /* it is taken anew below where the other one has gone again */
+            lose(c, i); /* it is taken again below if the other compactor has ended */
         if (!s->fence && is_ours(c, i) && is_wanted(c, i) &&
             c->o.own(c->o.cookie, i, (uint64_t)s->create_rev))
             s->fence = (uint64_t)s->create_rev;
@@ -312,7 +311,7 @@ static void on_live(void *cookie, const struct coord_reply *r)
         say(c, r->err->text);
 }
 
-/* Ours alone: nobody else has this name, so there is nothing to compare. */
+/* No other compactor has this name, so the put needs no comparison. */
 static void put_live(struct claims *c)
 {
     struct coord_change chg = { .key = key_str(&c->live_key),

@@ -5,7 +5,7 @@
  * is the fence of everything that is done for the shard.
  *
  *   <prefix>/compactor/live/<name>    it lives
- *   <prefix>/compactor/shard/0007     whoever is named here works for shard 7
+ * <prefix>/compactor/shard/0007 the name of the compactor that works for shard 7
  *
  * Thread: the loop's.
  */

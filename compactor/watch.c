@@ -2,8 +2,8 @@
  *
  * watch: one record per ingester of the map, at most one question to each on its way. A question
  * ends exactly once: with an answer, an error, its deadline, or a cancel when the ingester has left
- * the map or the watch is freed. What has left is forgotten, gauges and all: addresses come and go,
- * and a gauge that says "down" of one that nobody has would say so for ever.
+ * the map or the watch is freed. An ingester that has left is forgotten together with its gauges:
+ * addresses change, and the gauge of an unused address would stay "down" permanently.
  */
 #include "compactor/watch.h"
 

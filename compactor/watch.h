@@ -25,8 +25,8 @@ struct watch_opts {
 NODISCARD int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e);
 /* Asks no more; answers on their way are dropped. NULL is fine. */
 void watch_free(struct watch *w);
-/* True if every ingester answered when last asked; else *ret_why names one that did not. Where
- * another one takes over what a lost one did, one that answers is enough. */
+/* True if every ingester answered when last asked; else *ret_why names an ingester that did not.
+ * Where other ingesters take over the shards of a lost one, a single answer is enough. */
 bool watch_ready(const struct watch *w, const char **ret_why);
 /* Adds "peers" to a JSON object. */
 void watch_ring(const struct watch *w, struct json *j);

@@ -31,7 +31,7 @@ struct str arena_strdup(struct arena *a, struct str s) NODISCARD;
 size_t arena_used(const struct arena *a);
 size_t arena_limit(const struct arena *a);
 void arena_reset(struct arena *a); /* keeps the first chunk for reuse */
-/* The same for somebody else: keeps the largest chunk of at most keep_max bytes. */
+/* Resets the arena for the next owner: keeps only the largest chunk of at most keep_max bytes. */
 void arena_reuse(struct arena *a, size_t keep_max, size_t limit);
 struct arena_mark arena_mark(const struct arena *a);
 void arena_rewind(struct arena *a, struct arena_mark m);

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * buf: a block that doubles, with a maximum that it never exceeds.
+ *
+ * Writers do not check each step: when something does not fit, `failed` is set, later additions do
+ * nothing, and the bytes up to `len` stay a prefix of the text. So a long writer checks once, with
+ * buf_ok, at its end. Numbers have a formatter of their own, since JSON consists mostly of them.
+ *
+ * Invariant: len <= cap <= max.  Thread: one at a time.
+ */
 #include "common/base/buf.h"
 
 #include <stdarg.h>

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * err: codes with the names and statuses that depend on them, and the text.
+ *
+ * All that depends on a code is one row of a table, so a new code cannot be forgotten in one of the
+ * protocols. A text that is too long is cut at the end of a UTF-8 character; err_wrap puts its
+ * context in front, so the cut loses the innermost part. No function allocates: an error can
+ * be reported when memory is short.  Thread: any, each with its own struct err.
+ */
 #include "common/base/err.h"
 
 #include <errno.h>
@@ -7,7 +15,7 @@
 
 #include "common/base/str.h"
 
-/* One row per code: everything that depends on it stands here. */
+/* One row per code, with everything that depends on it. */
 struct err_row {
     const char *name;
     const char *connect;

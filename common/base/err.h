@@ -2,11 +2,11 @@
  *
  * err.h: what went wrong, as a code for programs and one sentence for people.
  *
- * Functions that can fail return 0 or an ERR_ code and take `struct err *e` last (never NULL).
- * The text names what is wrong and, where it helps, what to do next. Callers add context on the
- * way up with err_wrap; the edge of a role logs or replies once. After a success *e may hold
- * anything
- * (a lookup that found nothing, say): whoever keeps an err for later clears it by the return value.
+ * Functions that can fail return 0 or an ERR_ code and take `struct err *e` last (never NULL). The
+ * text names what is wrong and, where it helps, what to do next. Callers add context on the way up
+ * with err_wrap; the edge of a role logs or replies once. After a success *e may hold anything
+ * (from a lookup that found nothing, for example): code that keeps an err for later must decide by
+ * the return value and clear it.
  */
 #ifndef COMMON_BASE_ERR_H
 #define COMMON_BASE_ERR_H
@@ -44,7 +44,7 @@ enum err_code {
 struct err {
     int code;
     char text[ERR_TEXT_MAX]; /* always NUL-terminated, valid UTF-8 if the arguments were */
-    uint32_t again_s;        /* after so long another try makes sense; 0: nobody said */
+    uint32_t again_s;        /* a retry makes sense after so many seconds; 0: unknown */
 };
 
 /* Sets code and text; returns the code, so that `return err_set(...)` reads well. */

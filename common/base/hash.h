@@ -29,7 +29,8 @@ static inline uint64_t hash_u64(uint64_t x)
     return x;
 }
 /* Mixes two words: half the cost of two hash_u64. Low and high half of a product of 128 bits, as
- * wyhash does. Of words from outside both need a secret in them: one that is 0 hides the other. */
+ * wyhash does. If the words come from outside, both need a secret in them: a word that is 0 hides
+ * the other. */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {
     u128 m = (u128)a * b;

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * json: a writer without a tree: each call appends its bytes to a buf at once.
+ *
+ * The only state is whether a value was already written at each depth (then a comma is due) and
+ * whether a key was just written. Errors are those of the buf: the caller checks buf_ok at the end.
+ * Strings are copied in runs; only the bytes that need an escape end a run. Doubles get the fewest
+ * digits, 15 to 17, that read back as the same number.  Thread: one at a time.
+ */
 #include "common/base/json.h"
 
 #include <math.h>

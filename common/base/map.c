@@ -1,4 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map: hash tables with open addressing and linear probing, at most three quarters full.
+ *
+ * map_u64 has keys and values in two arrays; the value MAP_U64_EMPTY marks an empty slot, so any
+ * key is allowed. Single entries are not deleted. map_str keeps the hash of each key, compares it
+ * before the key, and deletes by shifting later entries back, so it has no tombstones and does not
+ * slow down.
+ *
+ * Both mix keys with a number that no sender knows: otherwise crafted keys could all fall on one
+ * slot. Tables double and do not shrink; a resize of a large map_u64 calls pause_step in its loop.
+ * Thread: one at a time per map.
+ */
 #include "common/base/map.h"
 
 #include <stdatomic.h>
@@ -32,7 +44,7 @@ void map_u64_reset(struct map_u64 *m)
     m->len = 0;
 }
 
-/* Keys come from anybody: where one falls nobody outside may know, or they fall together. */
+/* Keys come from outside. A sender that knew the slot of a key could make all keys collide. */
 static _Atomic uint64_t secret; /* set before anything is in any table */
 
 static inline size_t slot_of(const struct map_u64 *m, uint64_t key)

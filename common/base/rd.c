@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rd: the parts of the cursor that are too long to be inline: fixed-width integers, long varints,
+ * protobuf fields.
+ *
+ * Most protobuf fields have a tag of one byte and a value or a length below 128. rd_pb reads those
+ * without a loop and leaves all others to pb_any, which checks each step. Both move the cursor only
+ * after the whole field was found to fit.
+ * Invariant: p <= end, also after a failed read.  Thread: one at a time per cursor.
+ */
 #include "common/base/rd.h"
 
 #define RD_FIXED(name, type, swap)     \

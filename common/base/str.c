@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * str: comparing, cutting and parsing of slices, without NUL bytes at their ends.
+ *
+ * No function reads beyond len, allocates, or depends on the locale. Numbers must fill the whole
+ * slice: a sign, blank or digit too many is a failure, since these functions read configuration and
+ * requests. Sizes and durations are exact for whole numbers and refuse an overflow.
+ * Thread: any.
+ */
 #include "common/base/str.h"
 
 #include <errno.h>

@@ -40,7 +40,7 @@ void vec_grow(void **ptr, size_t *cap, size_t need, size_t size);
     } while (0)
 #define vec_for(i, v) for (size_t i = 0; i < (v)->len; i++)
 
-/* Index of the first element >= want; len if there is none. Elements are ascending. */
+/* Index of the first element >= want; len if all are smaller. Elements are ascending. */
 #define VEC_LOWER(name, type)                                        \
     static inline size_t name(const type *at, size_t len, type want) \
     {                                                                \

@@ -94,8 +94,8 @@ static bool named_before(struct writing *w, enum kv_cf cf, struct part_info *inf
     return false;
 }
 
-/* Is it there of this generation already: of a backup that was cut off? Nobody deletes those but
- * we. */
+/* Does the part exist in this generation already, from a backup that was cut off? Only the process
+ * of this generation deletes such parts. */
 static int is_there(struct writing *w, enum kv_cf cf, const struct part_info *info, bool *ret,
                     struct err *e)
 {
@@ -154,7 +154,7 @@ static int write_family(struct writing *w, enum kv_cf cf, const struct kv_snap *
         bool other = memcmp(unit, key.ptr, n) != 0;
 
         if (stopped(w->o))
-            rc = err_set(e, ERR_CANCELED, "given up");
+            rc = err_set(e, ERR_CANCELED, "canceled");
         if (!rc && (part_bytes(w->w) >= PART_BYTES || (other && part_bytes(w->w) >= CUT_BYTES)))
             rc = end_part(w, cf, e);
         memcpy(unit, key.ptr, n);

@@ -2,9 +2,9 @@
  *
  * backup.h: a whole shard in the object store, as of one moment, and back again from there.
  *
- * A head is an object that names all others: the parts that hold what was here (of every family),
- * and those the shard had moved out. Parts are named by their bytes, so what has not changed since
- * the head before is named again, and not uploaded.
+ * A head is an object that names all others: the parts with the local rows (of every family), and
+ * the parts of rows moved out before. Parts are named by their bytes, so parts that have not
+ * changed since the previous head are named again, and not uploaded.
  *
  *   shard-00000007/head-<number, 16 hex>
  *     embertree head 1
@@ -49,29 +49,31 @@ struct backup_opts {
     struct object_store *o;
     uint32_t shards;
     int64_t wall_ms;
-    uint64_t number; /* larger than that of every head before: cold_generation_head */
+    uint64_t number; /* larger than the number of every earlier head: cold_generation_head */
     /* Of the shard, taken by this leader; and the newest head, whose parts may be named again. All
-     * else is uploaded anew: another leader may be deleting what nothing names. NULL: none. */
+     * other parts are uploaded again: another leader may be deleting unnamed objects. NULL:
+     * none. */
     const struct cold_generation *generation;
     const struct backup_head *before;
-    /* What backup_places.h keeps, asked for when the snapshot has been taken. NULL: nothing is. */
+    /* Returns the text that backup_places.h stores; called after the snapshot was taken. NULL: no
+     * text is stored. */
     int (*places)(void *cookie, struct buf *text, bool *ret_sure, struct err *e);
     void *cookie;
-    const atomic_bool *stop; /* NULL, or: gives up with ERR_CANCELED */
+    const atomic_bool *stop; /* NULL, or: true ends it with ERR_CANCELED */
 };
 struct backup_done {
     uint64_t parts, bytes;       /* of the head */
-    uint64_t uploaded, up_bytes; /* what was not there already */
+    uint64_t uploaded, up_bytes; /* parts that did not exist yet */
 };
 /* Writes a head, when all it names is there and was read back. */
 NODISCARD int backup_write(const struct backup_opts *o, struct backup_done *ret, struct err *e);
-/* Is it time for another one? The newest is of newest_ms. */
+/* True if another backup is due. The newest is of newest_ms. */
 static inline bool backup_due(int64_t newest_ms, int64_t now_ms, uint64_t interval_ms)
 {
-    /* One of later than now was dated by a wrong clock: nobody knows how old it is. */
+    /* A backup with a date in the future was dated by a wrong clock: its age is unknown. */
     return newest_ms > now_ms || (uint64_t)(now_ms - newest_ms) >= interval_ms;
 }
-/* The number of the newest head that can be read; ERR_NOT_FOUND: there is none. */
+/* The number of the newest head that can be read; ERR_NOT_FOUND: no head can. */
 NODISCARD int backup_newest(struct object_store *o, uint32_t shard, uint64_t *ret_number,
                             struct backup_head *ret, struct err *e);
 /* Shards that have heads, ascending, with the number of each one's newest. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backup_places.h: beside each head of a backup, in which shards whose data are. The map that says
- * so stands in the coordination service, which may be lost with the disks; whoever restores shards
- * and does not know it reads a part of them (common/cluster/map/places.h).
+ * backup_places.h: stores with each head of a backup in which shards the data of services and
+ * tenants are. The map that says so is in the coordination service, which may be lost with the
+ * disks; without it, queries of restored shards would miss data (common/cluster/map/places.h).
  *
  *   places/<shard, 8 hex>-<number of the head, 16 hex>-<XXH3-64 of its bytes, 16 hex>[-unsure]
  *
- * It is there before the head is. By all that is in the backup, its bytes were placed by these
- * places or fewer; "unsure": or by some that the shard's leader had not heard of. Older builds see
- * none of these objects: not where heads and parts are, they are never swept by one.
+ * It is written before the head. All data of the backup were placed by these places or by fewer;
+ * "unsure": or by places that the shard's leader did not know yet. Older builds do not see these
+ * objects and never sweep them, since they are not in the folders of heads and parts.
  *
  * Everything blocks on the object store.
  */
@@ -38,7 +38,7 @@ void backup_places_deinit(struct backup_places_all *all);
 /* Appended. ERR_CORRUPT: its bytes are not those it is named by. */
 NODISCARD int backup_places_get(struct object_store *o, const struct backup_places *p,
                                 struct buf *out, struct err *e);
-/* Deletes those of heads of the shard before `newest` that are none of `kept`. */
+/* Deletes the places of heads of the shard older than `newest` that are not in `kept`. */
 NODISCARD int backup_places_sweep(struct object_store *o, uint32_t shard, uint64_t newest,
                                   const uint64_t *kept, size_t n, uint64_t *ret_deleted,
                                   struct err *e);

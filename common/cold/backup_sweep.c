@@ -7,8 +7,8 @@
  *
  * The order is what makes it safe to be late, that is, to be stopped before any of these deletions
  * and to lead no more when it happens: README.md, "Deletions". Names, not times, decide: clocks of
- * machines and object stores are nobody's. The second look is for readers that began before: their
- * snapshot names parts that the manifest has dropped.
+ * machines and object stores cannot be trusted. The second look is for readers that began before:
+ * their snapshot names parts that the manifest has dropped.
  */
 #include <stdio.h>
 
@@ -136,8 +136,8 @@ static int sweep(struct backup_sweep *s, struct object_store *o, struct listing 
     return rc;
 }
 
-/* A head of an earlier generation may still come, and be the newest: then all it names has to be
- * there. With one of ours it cannot be. */
+/* A head of an earlier generation may still arrive and be the newest: then all objects it names
+ * must exist. Once a head of our generation exists it cannot be the newest. */
 static int check_newest(const struct listing *l, uint64_t generation, struct err *e)
 {
     uint64_t newest = l->heads.len ? l->heads.ptr[l->heads.len - 1] : 0;
@@ -186,7 +186,7 @@ int backup_sweep(struct backup_sweep *s, const struct backup_sweep_opts *o, uint
         rc = delete_head(o->o, &l, l.heads.ptr[i], e);
         *ret_deleted += !rc;
     }
-    if (!rc) { /* their numbers are over: no head of one is written after one of ours */
+    if (!rc) { /* older generations are over: none writes a head after ours */
         size_t first = l.heads.len - MIN(l.heads.len, o->keep);
         rc = backup_places_sweep(o->o, o->shard, l.heads.ptr[l.heads.len - 1], l.heads.ptr + first,
                                  l.heads.len - first, ret_deleted, e);

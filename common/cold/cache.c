@@ -8,9 +8,9 @@
  *                         └─no─> a handle of the object store ─> the piece ─> a file, and the
  * caller
  *
- * The lock is never held over a read or a write. Two who miss the same piece at once both fetch it:
- * simpler than waiting for each other, and no wrong bytes can come of it. Over the maximum the
- * piece that was not used for longest goes.
+ * The lock is never held over a read or a write. Two threads that miss the same piece at once both
+ * fetch it: simpler than waiting for each other, and no wrong bytes can come of it. Over the
+ * maximum the piece that was not used for longest goes.
  */
 #include "common/cold/cache.h"
 
@@ -41,7 +41,7 @@ struct piece {
 struct cold_cache {
     struct cold_cache_opts o;
     char *dir;
-    struct mutex lock; /* guards what follows */
+    struct mutex lock; /* guards the fields below */
     struct cond freed; /* a handle */
     struct map_str *pieces;
     struct list used;
@@ -84,7 +84,7 @@ static void add(struct cold_cache *c, const char *file, size_t len)
     struct piece *p = map_str_get(c->pieces, str_n(file, FILE_LEN));
 
     if (p)
-        return; /* somebody else fetched it, too */
+        return; /* another thread fetched it, too */
     p = XNEW(struct piece);
     memcpy(p->file, file, FILE_LEN + 1);
     p->len = len;
@@ -215,7 +215,7 @@ static int fetch(struct cold_cache *c, struct str name, uint64_t from, size_t le
     int rc = object_read(o, name, from, len, out, e);
     object_deadline(o, 0);
     give_handle(c, o);
-    /* This process ends (object.h), and who asked did not give up: another one may answer him. */
+    /* This process ends (object.h), and the caller still waits: another process may answer it. */
     if (rc == ERR_CANCELED) {
         e->code = ERR_UNAVAILABLE;
         return err_wrap(e, "this process is ending");

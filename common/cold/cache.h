@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cache.h: pieces of remote objects, kept in files of a folder up to so many bytes. One per
- * process; any thread. What is in it may be thrown away at any time, also by hand while nobody
- * runs.
+ * process; any thread. Its files may be deleted at any time by the cache, and by hand while no
+ * process runs.
  */
 #ifndef COMMON_COLD_CACHE_H
 #define COMMON_COLD_CACHE_H
@@ -24,15 +24,15 @@ struct cold_cache_stats {
     uint64_t bytes, pieces, hits, misses, evicted, failed;
 };
 
-/* What an earlier process left in `dir` is used. */
+/* Uses the pieces that an earlier process left in `dir`. */
 NODISCARD int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache **ret,
                              struct err *e);
-void cold_cache_free(struct cold_cache *c); /* nobody may read any more; NULL is fine */
+void cold_cache_free(struct cold_cache *c); /* no thread may read any more; NULL is fine */
 /* Bytes [at, at + len) of object `name`, which has `size` bytes, to *out (replaced). Blocks while
  * the object store answers: as long as kv_reach.h says. Errors of object_read. */
 NODISCARD int cold_cache_read(struct cold_cache *c, struct str name, uint64_t size, uint64_t at,
                               size_t len, struct buf *out, struct err *e);
-/* What was read turned out to be wrong: the pieces are read anew next time. */
+/* The bytes turned out to be wrong: the pieces are fetched again next time. */
 void cold_cache_forget(struct cold_cache *c, struct str name, uint64_t at, size_t len);
 void cold_cache_stats(struct cold_cache *c, struct cold_cache_stats *ret);
 

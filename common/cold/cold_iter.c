@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cold_iter: rows that are here and rows of parts, as one run.
+ * cold_iter: local rows and rows of parts, merged into one run.
  *
  *   here   k1      k3 k4 k5
- *   parts     k2 k3'   (k5 deleted)      gives k1 k2 k3 k4 k5: what is here wins
+ *   parts     k2 k3'   (k5 deleted)      gives k1 k2 k3 k4 k5: the local row wins
  *
- * A cursor over the parts skips what was deleted since they were written. Both sides move on their
- * own; the smaller key is the row, and with equal keys both move together.
+ * A cursor over the parts skips rows that were deleted since the parts were written. Both sides
+ * move on their own; the smaller key is the row, and with equal keys both move together.
  */
 #include "common/base/mem.h"
 #include "common/cold/kv_cold_impl.h"

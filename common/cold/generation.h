@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * generation.h: who acts on a shard's objects, as the shard's own database says: each leader that
- * begins to write or delete objects takes the next generation by a write of the shard (so it leads,
- * or the write fails), and all objects it makes bear it: their bytes, and so their names, are those
- * of no other generation.
+ * generation.h: the fencing token for objects of a shard, stored in the shard's own database. Each
+ * leader that begins to write or delete objects takes the next generation by a write to the shard
+ * (the write fails unless it leads). All objects it makes have the generation in their bytes, and
+ * so their names are those of no other generation.
  *
  *   meta 7a        version u8 = 1 | generation varint | n varint | n earlier ones varint
  *
- * Earlier ones, newest first, are a hint: of those may be what a backup finds in the head before.
+ * The earlier ones, newest first, are a hint: a backup may find parts of them in the previous head.
  */
 #ifndef COMMON_COLD_GENERATION_H
 #define COMMON_COLD_GENERATION_H

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * holder: names alone say who holds, so that it needs nothing of an object store but a listing: who
- * claims puts an object behind the last one, and lists again. Of two who do so at once both see, at
- * the latest the next time they look, which name is last. Claims are never deleted: by them a
- * database knows that it was the holder once, and does not take back what another took over.
+ * holder: the holder is known by names of objects alone, so an object store needs to offer only a
+ * listing. A database that claims puts an object after the last one, and lists again. If two
+ * databases claim at once both see, at the next check at the latest, which name is last. Claims are
+ * never deleted: by them a database knows that it was the holder once, and does not claim again
+ * after another took over.
  *
  * The database, too, knows that it was the holder (the row 7d, written before it moves or deletes
- * anything), and does not claim again: a bucket without its claim is another one, say the empty
- * folder below a mount point. A database that names parts claims only where it finds one of them;
- * it may have been restored, or have moved them in a version that knew no claims.
+ * anything), and does not claim again: a bucket without its claim is another bucket, for example
+ * the empty folder below a mount point. A database that names parts claims only where it finds one
+ * of them; it may have been restored, or have moved them in a version that knew no claims.
  *
- * This is for mistakes. Who was stopped between the look and a deletion deletes all the same, so
- * two databases are not to be run on one bucket by turns.
+ * The check guards against mistakes, not against races: a process that is suspended between the
+ * check and a deletion still deletes. So two databases must not use one bucket in turn.
  */
 #include "common/cold/holder.h"
 
@@ -121,9 +122,9 @@ void cold_claim_put(const char *where, struct kv_batch *b)
 struct claims {
     size_t skip; /* bytes of the prefix */
     const char *id;
-    uint32_t count; /* of the last; 0: there is none */
+    uint32_t count; /* of the last claim; 0: no claim */
     char last[COLD_HOLDER_LEN + 1];
-    bool was; /* one is ours */
+    bool was; /* one of the claims is this database's */
 };
 
 static bool on_claim(void *cookie, struct str name, uint64_t size)
@@ -182,15 +183,16 @@ static int refuse(const struct object_store *o, uint32_t shard, const struct cla
                        shard, object_where(o), c->last);
     return err_set(e, ERR_CONFLICT,
                    "the objects of shard %" PRIu32 " in %.250s are those of another database (%s): "
-                   "this one writes and deletes nothing there. If it was restored from that one, "
-                   "which is gone for good, set cold.take_over; if it has nothing to do with that "
-                   "one, give it a cold.url of its own",
+                   "this database writes and deletes nothing there. If it was restored from "
+                   "a backup of the other, which will not run again, set cold.take_over; if they "
+                   "are unrelated, give this one a cold.url of its own",
                    shard, object_where(o), c->last);
 }
 
 /* ---- is it the bucket it held? --------------------------------------------------------------- */
 
-/* Of a family: parts from its first to its last, so that one that is damaged does not decide. */
+/* Looks for the parts of a family from the first to the last, so a single damaged part does not
+ * decide. */
 static int find_part(struct object_store *o, const struct cold_family *f, bool *ret_found,
                      struct err *e)
 {

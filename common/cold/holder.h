@@ -2,18 +2,18 @@
  *
  * holder.h: which database may write and delete objects of a shard's number: one alone. A second
  * one (another cluster with the same cold.url, a copy restored from the first one's backups while
- * that one still runs) would sweep away what the first one names.
+ * the first still runs) would sweep away objects that the first one names.
  *
  *   holder/00000007/<count, 8 hex>-<id, 32 hex>     the last in order of names holds
  *   meta 7c        version u8 = 1 | id of this database, 16 bytes
  *   meta 7d        version u8 = 1 | in words, where it held the objects when it first did
  *
- * With 7d the database knows that there is a bucket with its claim. One without it (a volume that
- * is not mounted, another cold.url) is not that bucket: what went there would be missing once the
- * right one is back.
+ * With 7d the database knows that a bucket with its claim exists. A bucket without the claim (a
+ * volume that is not mounted, another cold.url) is not that bucket: objects written to it would be
+ * missing once the right bucket is back.
  *
- * The id lies in the shard's database, so it moves with its copies, whoever leads; a database that
- * was restored is another one. Reading needs no holder.
+ * The id is stored in the shard's database, so all copies of the shard have it, and it does not
+ * change with the leader; a database that was restored has another id. Reading needs no holder.
  */
 #ifndef COMMON_COLD_HOLDER_H
 #define COMMON_COLD_HOLDER_H
@@ -43,13 +43,14 @@ void cold_claim_put(const char *where, struct kv_batch *b); /* the row, appended
 
 struct cold_holder_terms {
     const struct cold_claim *claim; /* of this database */
-    const struct manifest *parts;   /* what it names: some of it must be there, if there is any */
+    const struct manifest *parts; /* the parts it names: at least one must exist, if it names any */
     bool take_over;
 };
-/* Does this database hold the shard's objects? It becomes the holder where nobody is, or, with
- * `take_over`, in another one's place, if it never was and the parts that it names are there.
- * ERR_CONFLICT: another one does, or this is not the bucket it held; nothing may be written or
- * deleted. Asks the object store, each time: another one may have taken over, or lie there. */
+/* Makes sure that this database holds the shard's objects. It becomes the holder if no database is.
+ * With `take_over` it also replaces another holder, if it never was the holder and the parts that
+ * it names exist. ERR_CONFLICT: another database holds them, or this is not the bucket that it
+ * held; nothing may be written or deleted. Asks the object store each time, since another database
+ * may have taken over meanwhile. */
 NODISCARD int cold_holder_check(struct object_store *o, uint32_t shard, const struct cold_holder *h,
                                 const struct cold_holder_terms *t, struct err *e);
 

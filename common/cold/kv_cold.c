@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_cold: the kv under the engine, some of whose rows are far away.
+ * kv_cold: the kv under the engine, with some of its rows in the object store.
  *
  *   engine ─ kv_write ─> kv_cold ─ the batch, and what it changes in tables 78, 79 ─> inner kv
  *          ─ get, iterators ─> inner kv, and, where parts lie in the range, their rows below it
  *
- * The rules are those of a log-structured tree with two levels: what is here hides what is in a
- * part; a deletion of rows of a part is kept as a range until the part goes. Offloading is an
+ * The rules are those of a log-structured tree with two levels: a local row hides a row of a part;
+ * a deletion of rows of a part is kept as a range until the part is deleted. Offloading is an
  * ordinary batch, {delete the range, put the rows of tables 78}: operations count in their order,
- * so the rows here go and those of the parts appear in one step, in every snapshot, and on every
- * replica that applies the same batch.
+ * so local rows are replaced by rows of parts in one step, in every snapshot, and on every replica
+ * that applies the same batch.
  *
- * A snapshot is the inner one and the manifest of the same moment. Which manifest that is while a
- * batch that changes it is written (to a quorum: for seconds, it may be), the inner snapshot says
- * itself: it is read from there. Readers never wait for that write; writers do, for each other.
- * Batches that change nothing about parts, nearly all, take no lock.
+ * A snapshot is the inner snapshot and the manifest of the same moment. While a batch that changes
+ * the manifest is being written (to a quorum: possibly for seconds), the manifest is read from the
+ * inner snapshot itself. Readers never wait for that write; writers wait for each other. Batches
+ * that change nothing about parts, nearly all, take no lock.
  *
- * Indexes of parts stay in memory up to a bound; the one not used for longest, and by nobody now,
- * goes first.
+ * Indexes of parts stay in memory up to a bound; of those not in use the least recently used is
+ * freed first.
  */
 #include "common/cold/kv_cold.h"
 
@@ -47,7 +47,7 @@ static int fetch(void *cookie, uint64_t at, size_t len, struct buf *out, struct 
     return cold_cache_read(f->k->o.cache, str_c(f->p->name), f->p->size, at, len, out, e);
 }
 
-/* An object that is gone is damage: "not found" would be taken for a row that never was. */
+/* A missing object is damage: "not found" would look like a row that never existed. */
 static int cold_error(const struct cold_part *p, const struct err *why, struct err *e)
 {
     return err_set(e, why->code == ERR_NOT_FOUND ? ERR_CORRUPT : why->code, "cold tier, %s: %.300s",
@@ -68,7 +68,7 @@ int cold_block_read(struct kv_cold *k, const struct cold_part *p, const struct p
     return rc ? cold_error(p, &why, e) : 0;
 }
 
-/* Locked. Over the bound, what nobody holds goes, least recently used first. */
+/* Locked. Over the bound, frees indexes that are not in use, least recently used first. */
 static void trim_indexes(struct kv_cold *k)
 {
     size_t max = k->o.index_bytes_max ? k->o.index_bytes_max : INDEX_BYTES_MAX;
@@ -130,7 +130,7 @@ int cold_index_get(struct kv_cold *k, struct cold_part *p, struct part_index **r
     *ret = p->index;
     trim_indexes(k);
     mutex_unlock(&k->lock);
-    part_index_free(fresh); /* somebody else was faster */
+    part_index_free(fresh); /* another thread was faster */
     return 0;
 }
 
@@ -211,16 +211,16 @@ static int write_changed(struct kv_cold *k, const struct kv_batch *b, const stru
         other = k->now;
         k->now = next;
     }
-    /* A write that failed may count all the same (a leader that was replaced meanwhile): from then
-     * on each snapshot says itself which manifest is its own. */
+    /* A write that failed may still be committed (by a leader that was replaced meanwhile): from
+     * then on each snapshot says itself which manifest is its own. */
     k->changing = rc != 0;
     mutex_unlock(&k->lock);
     manifest_unref(other);
     return rc;
 }
 
-/* Behind a write. It may have been under way, for seconds with a slow quorum, when a watch began:
- * whoever watches has read the rows without it. */
+/* Called after a write. The write may have been under way (for seconds, with a slow quorum) when a
+ * watch began: then the watching thread has read the rows without it. */
 static void look_again(struct kv_cold *k, const struct kv_batch *b)
 {
     struct rd r = rd_of(buf_str(&b->ops));
@@ -380,7 +380,7 @@ static void cold_snap_free(struct kv *kv, struct kv_snap *snap)
     xfree(s);
 }
 
-/* The row of a part, if there is one that counts. */
+/* The row of a part, unless it is missing or deleted. */
 static int get_part(struct kv_cold *k, struct manifest *m, enum kv_cf cf, struct str key,
                     struct buf *out, struct err *e)
 {
@@ -404,7 +404,7 @@ static int get_part(struct kv_cold *k, struct manifest *m, enum kv_cf cf, struct
     return rc;
 }
 
-/* Does this read leave the rows of parts alone? Then it is noted that there are some. */
+/* True if this read skips rows of parts. Then it notes that some exist. */
 static bool passes_over(const struct kv_cold *k)
 {
     struct kv_reach *r = kv_reach();
@@ -527,7 +527,7 @@ static int cold_drop_files(struct kv *kv, enum kv_cf cf, struct str from, struct
 {
     struct kv *inner = cold_of(kv)->o.inner;
 
-    mutex_lock(&cold_of(kv)->lock); /* nobody reads there any more; whoever watches may have */
+    mutex_lock(&cold_of(kv)->lock); /* no thread reads there now; a watching offload may have */
     cold_of(kv)->watch.changed = true;
     mutex_unlock(&cold_of(kv)->lock);
     return inner->ops->drop_files ? inner->ops->drop_files(inner, cf, from, last, e) : 0;
@@ -568,7 +568,7 @@ static void cold_close(struct kv *kv)
     xfree(k);
 }
 
-/* ---- life, and for who offloads ------------------------------------------------------------- */
+/* ---- opening, and the watch of an offload --------------------------------------------------- */
 
 struct kv *kv_cold_inner(struct kv *k)
 {

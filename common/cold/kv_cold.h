@@ -16,12 +16,12 @@ struct kv_cold_opts {
     struct kv *inner;         /* owned from kv_cold_open on, also on failure */
     struct cold_cache *cache; /* borrowed; NULL: a database with parts is refused (ERR_CONFIG) */
     uint32_t shard;
-    bool local; /* without a cache: rows of parts are passed over (kv_reach.h) by everybody */
+    bool local;             /* without a cache: all readers skip rows of parts (kv_reach.h) */
     size_t index_bytes_max; /* of indexes of parts in memory; 0: 32 MiB */
 };
 NODISCARD int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e);
 
-/* What follows takes a kv made by kv_cold_open. */
+/* The functions below take a kv made by kv_cold_open. */
 struct kv *kv_cold_inner(struct kv *k);
 /* The state of a snapshot (NULL: of now): reference, unref it. Any thread. */
 struct manifest *kv_cold_manifest(struct kv *k, const struct kv_snap *snap);

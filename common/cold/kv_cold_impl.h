@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_cold_impl.h: what kv_cold.c and cold_iter.c share. Nobody else includes it.
+ * kv_cold_impl.h: declarations shared by kv_cold.c and cold_iter.c; no other file includes it.
  */
 #ifndef COMMON_COLD_KV_COLD_IMPL_H
 #define COMMON_COLD_KV_COLD_IMPL_H
@@ -13,7 +13,7 @@ struct kv_cold {
     struct kv kv;
     struct kv_cold_opts o;
     struct mutex writing; /* of writers, over a change of the manifest and its rows; before lock */
-    struct mutex lock;    /* guards what follows; never held over a write */
+    struct mutex lock;    /* guards the fields below; never held over a write */
     struct manifest *now;
     bool changing; /* a batch with another manifest is on its way into the inner kv, or failed */
     size_t index_bytes;
@@ -58,7 +58,7 @@ struct kv_iter *cold_iter_new(struct kv_cold *k, struct kv_iter *inner, struct m
 NODISCARD int cold_index_get(struct kv_cold *k, struct cold_part *p, struct part_index **ret,
                              struct err *e);
 void cold_index_put(struct kv_cold *k, struct cold_part *p);
-/* A block of a part; what the cache holds wrongly is read anew once. */
+/* A block of a part. If the cached bytes are damaged they are fetched again, once. */
 NODISCARD int cold_block_read(struct kv_cold *k, const struct cold_part *p,
                               const struct part_index *x, size_t block, struct buf *out,
                               struct err *e);

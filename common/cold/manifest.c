@@ -2,8 +2,8 @@
  *
  * manifest: sorted arrays that are copied when they change. A change comes with an offload, or when
  * rows are deleted that lie in parts (retention, purges): some a minute at most, while readers come
- * by the thousand and must not wait. What is deleted stays in its part; its range is remembered,
- * as long as the part is.
+ * by the thousand and must not wait. A deleted row stays in its part; its range is remembered, as
+ * long as the part is.
  */
 #include "common/cold/manifest.h"
 
@@ -341,7 +341,7 @@ static void forget_hides(struct manifest *m, enum kv_cf cf, struct str first, st
     buf_deinit(&key);
 }
 
-/* Is all of what is asked for hidden already? */
+/* True if the whole range is hidden already. */
 static bool is_hidden(const struct cold_family *f, struct str from, struct str to)
 {
     const struct cold_hide *h = manifest_hidden(f, from);

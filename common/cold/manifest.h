@@ -64,7 +64,7 @@ void manifest_part_row(enum kv_cf cf, const struct part_info *i, struct buf *key
 /* shard-00000007/fine/<hash>: where its object stands; room for OBJECT_NAME_MAX + 1. */
 void manifest_part_name(uint32_t shard, enum kv_cf cf, struct hash128 hash, char *ret);
 
-/* The first part whose last key is >= key; parts.len if there is none. */
+/* The first part whose last key is >= key; parts.len if no part has such a key. */
 size_t manifest_part_at(const struct cold_family *f, struct str key);
 bool manifest_intersects(const struct cold_family *f, struct str from, struct str to);
 /* The deleted range that key lies in, or NULL. */

@@ -15,20 +15,19 @@ struct cold_unit {
     struct key from, to;
 };
 /* The first unit behind *unit (cf KV_RAW: the first of all) that has rows here and ends at or
- * before slot `before`. False: there is none. */
+ * before slot `before`. *ret_found false: no such unit. */
 NODISCARD int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *unit, bool *ret_found,
                              struct err *e);
 
 struct cold_moved {
     uint64_t rows, parts, bytes; /* stored in parts */
 };
-/* Who offloads, backs up and sweeps is one thread, in a generation (generation.h) it has taken.
+/* One thread offloads, backs up and sweeps, in a generation (generation.h) that it has taken.
  *
  * Rows [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read
  * back. *ret becomes the batch that puts them in the place of the rows; nothing has changed until
  * it is written (kv_cold_watch before, kv_cold_unchanged right before the write). A unit without
- * rows gives a batch that deletes what is there: nothing. ERR_LIMIT: a row is too large for a
- * part. */
+ * rows gives a batch that deletes nothing. ERR_LIMIT: a row is too large for a part. */
 NODISCARD int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
                            uint64_t generation, struct kv_batch **ret, struct cold_moved *ret_moved,
                            struct err *e);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * owners: a row beside that of each part. Not in the part's own row, since programs of the version
- * before read that to its last byte; and not in memory, since nobody but a report asks for it.
+ * owners: one more row for each part. It is not in the part's own row, since the previous version
+ * reads that row to its last byte; and not in memory, since only a report asks for it.
  *
- * A program of the version before moves buckets without writing such rows, and leaves those of the
- * parts it replaces. So a row names the part it is of by its hash: a part whose row is missing or
- * another's has no known owner. What is left over goes when its bucket is moved the next time.
+ * The previous version moves buckets without writing such rows, and leaves those of the parts it
+ * replaces. So a row names its part by the part's hash: a part whose row is missing or names
+ * another part has no known owner. Left-over rows are deleted when their bucket is moved the next
+ * time.
  *
  * What an owner has of a part is a share: rows are compressed together, by blocks that owners
  * share. Shares are cut from a running sum, so that they add up to the object to the byte.

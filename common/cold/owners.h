@@ -11,7 +11,7 @@
 
 #include "common/cold/manifest.h"
 
-#define COLD_OWNERS_MAX     4096 /* of a part; what others have is nobody's */
+#define COLD_OWNERS_MAX     4096 /* of a part; bytes of further owners have no owner */
 #define COLD_OWNERS_ROW_MAX (COLD_OWNERS_MAX * 20 + KIB)
 
 /* Zero is empty; deinit it. */

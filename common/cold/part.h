@@ -34,7 +34,7 @@
 #define PART_KEY_MAX    1024
 #define PART_LEVEL_ZSTD 3
 
-/* What names a part and says what is in it. Keys are borrowed. */
+/* Identity and contents of a part. Keys are borrowed. */
 struct part_info {
     struct hash128 hash; /* of the object */
     uint64_t size, rows;
@@ -65,7 +65,7 @@ void part_index_free(struct part_index *x); /* NULL is fine */
 size_t part_index_bytes(const struct part_index *x);
 uint64_t part_index_rows(const struct part_index *x);
 size_t part_blocks(const struct part_index *x);
-/* The first block whose last key is >= key; part_blocks() if there is none. */
+/* The first block whose last key is >= key; part_blocks() if no block has such a key. */
 size_t part_block_of(const struct part_index *x, struct str key);
 /* Fetches, checks and decodes block i into *out (replaced). */
 NODISCARD int part_block_read(const struct part_index *x, size_t i, part_fetch_fn fetch,

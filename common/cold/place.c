@@ -28,17 +28,17 @@ static const struct conf_row rows[] = {
                   "A bucket of sealed data leaves this long after its last slot; until then, and "
                   "while it gets late data, it stays."),
     CONF_DURATION(ST, interval_ms, "interval", "10m", "1s", "1d",
-                  "How often it is looked for data that are old enough."),
+                  "How often data that are old enough are looked for."),
     CONF_BYTES(ST, cache_bytes, "cache_bytes", "1GiB", "16MiB", "1TiB",
-               "Pieces of what is far away, kept in the data folder for queries."),
+               "Pieces of remote objects, kept in the data folder for queries."),
     CONF_DURATION(ST, backup_interval_ms, "backup_interval", "1d", "0ms", "30d",
                   "All of each shard is written there this often, as far as it changed; 0: never. "
-                  "If every disk is lost, this is what there is."),
+                  "If every disk is lost, only backups remain."),
     CONF_U64(ST, backups, "backups", "2", "1", "1000", "Backups of each shard that are kept."),
     CONF_BOOL(
         ST, take_over, "take_over", "false",
-        "Go on with the objects of the database that this one was restored from, which must be "
-        "gone for good."),
+        "Take over the objects of the database that this one was restored from; that database "
+        "must never run again."),
 };
 const struct conf_table cold_options = { "cold", "Cold tier: old data in an object store", rows,
                                          ARRAY_LEN(rows), sizeof(ST) };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.h: the section "cold": where the cold tier is, and what goes there when.
+ * place.h: the section "cold": where the cold tier is, what is moved there, and when.
  */
 #ifndef COMMON_COLD_PLACE_H
 #define COMMON_COLD_PLACE_H

@@ -316,7 +316,7 @@ static int load(struct conf *c, int argc, char *const *argv, struct err *e)
 {
     int result = conf_flags_scan(c, argc, argv, e);
 
-    /* Who asks for help shall get it whatever is wrong with the rest. */
+    /* --help works even if other settings are wrong. */
     if (!result && c->action != CONF_HELP && c->action != CONF_VERSION) {
         if (c->file && load_file(c, e))
             result = conf_go_on(c, e); /* flags are looked at, too */

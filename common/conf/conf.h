@@ -79,7 +79,7 @@ struct conf;
  * ERR_CONFIG. */
 NODISCARD int conf_load(const struct conf_table *const *tables, size_t n, int argc,
                         char *const *argv, struct conf **ret, struct err *e);
-/* The same, but what is wrong is said one by one, and the rest is read on: what was wrong keeps its
+/* The same, but each error is reported on its own, and reading continues: a wrong value keeps its
  * default. An error of the YAML itself ends it like conf_load; else 0, with *ret_wrong said. */
 struct conf_wrong {
     void (*fn)(void *cookie, const struct err *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_hint: what to say about a name nobody knows. Nearness is the number of single edits
+ * conf_hint: suggests a known name for an unknown one. Nearness is the number of single edits
  * (insert, delete, replace, swap neighbours) between two names.
  */
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conf_impl.h: what the files of this folder (and its tests) share; nobody else includes it.
+ * conf_impl.h: declarations shared by the files of this folder and its tests. Other folders do not
+ * include it.
  */
 #ifndef COMMON_CONF_CONF_IMPL_H
 #define COMMON_CONF_CONF_IMPL_H
@@ -20,7 +21,7 @@ struct conf {
     struct conf_wrong *wrong; /* borrowed while it is loaded; NULL: the first error ends it */
 };
 
-/* 0: the error was said, and what comes next is read; else its code. */
+/* 0: the error was reported, and reading continues; else its code. */
 NODISCARD int conf_go_on(struct conf *c, const struct err *e);
 /* A conf with all defaults. */
 struct conf *conf_new(const struct conf_table *const *tables, size_t n);

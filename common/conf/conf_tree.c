@@ -336,7 +336,7 @@ int conf_node_double(const struct conf_node *n, const char *file, double min, do
     if (conf_node_is(n, file, CONF_NODE_SCALAR, e))
         return e->code;
     if (!str_double(n->value, &v) || !(v >= min && v <= max))
-        return conf_node_fail(n, file, e, "\"%s\" is no number within %g and %g",
+        return conf_node_fail(n, file, e, "\"%s\" is not a number from %g to %g",
                               conf_quote(n->value).text, min, max);
     *ret = v;
     return 0;
@@ -373,7 +373,8 @@ int conf_node_choice(const struct conf_node *n, const char *file, const char *ch
         *ret = n->value;
         return 0;
     }
-    return conf_node_fail(n, file, e, "\"%s\" is none of %s", conf_quote(n->value).text, choices);
+    return conf_node_fail(n, file, e, "\"%s\" is not one of %s", conf_quote(n->value).text,
+                          choices);
 }
 
 int conf_node_strs(const struct conf_node *n, const char *file, struct arena *a, struct str **ret,

@@ -32,7 +32,7 @@ struct conf_node {
 /* An empty text is a CONF_NODE_NULL. */
 NODISCARD int conf_tree_parse(const char *file, struct str text, struct arena *a,
                               struct conf_node **ret, struct err *e);
-/* The child of a map (NULL: there is none, or `map` is NULL or no map). */
+/* The child of a map. NULL: no child has this key, or `map` is NULL or not a map. */
 const struct conf_node *conf_node_get(const struct conf_node *map, const char *key);
 /* It is a map and has only these keys (NULL-terminated), or nothing at all. The error names the
  * line, the key and the nearest that is known. */

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attime: a parser of one pass over a copy of at most TEXT_MAX characters without blanks.
+ *
+ * `column` keeps where each copied character was in the text of the user, so that an error can name
+ * the column. Sums are checked for overflow before they are used; dates are computed here and not
+ * by libc, whose functions depend on the time zone. Thread: any.
+ */
 #include "common/model/attime.h"
 
 #include "common/base/size.h"

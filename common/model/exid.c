@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exid: from text, bytes or a number to the packed form, and back to text.
+ *
+ * Hex is decided by the text alone: 16 or 32 hex digits, or a UUID. So an agent that sends hex and
+ * another that sends the same bytes get equal ids, and comparing packed bytes is enough. An id of
+ * zeros is refused, since agents write "no span" so.  Thread: any.
+ */
 #include "common/model/exid.h"
 
 #include "common/base/hex.h"
@@ -41,7 +48,7 @@ bool exid_parse(struct str text, struct exid *ret)
         memcpy(ret->packed + 1, text.ptr, text.len);
         ret->len = (uint8_t)(1 + text.len);
     }
-    return exid_valid(exid_str(ret)); /* a UUID of zeros is none */
+    return exid_valid(exid_str(ret)); /* a UUID of zeros is not an id */
 }
 
 bool exid_bytes(struct str bytes, struct exid *ret)

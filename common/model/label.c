@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * label: a sorted array of pairs; sets are small, so a search is binary and an insertion moves the
+ * rest.
+ *
+ * The canonical bytes are unique: labels are sorted, names are unique and not empty, and lengths
+ * must be in their shortest form. labels_decode refuses everything else, so equal sets have equal
+ * bytes and equal hashes on every node and in every version, and a set can be compared by memcmp.
+ * Thread: any for const functions.
+ */
 #include "common/model/label.h"
 
 #include <stdlib.h>

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * leafid.h: the id of a leaf: of what a series has in 10 s. A push that came without an id of its
- * own is known by it; it is not stored anywhere, but says itself what it stands for.
+ * own is known by it; it is not stored anywhere: the id itself contains series and slot.
  *
  *   0        8      12     16
  *   | series | slot | tag |      bytes of an id as of exid.h, numbers big-endian
  *
  *   series   hash of tenant, service and labels, the same on every shard and in every version
  *   slot     first of the leaf, from 2020-01-01
- *   tag      hash of the two before, never 0: an id that was not made here is none
+ * tag hash of series and slot, never 0: an id made elsewhere is refused
  *
  * The profile type is not in it: under one id a series has as many profiles as it has types, as a
- * push has. A tag is no secret; whoever makes up an id can name leaves he may ask for anyway.
+ * push has. A tag is not a secret: a caller that makes up an id can only name leaves that it may
+ * ask for anyway.
  *
  *   series 0123456789abcdef, slot 37,500,002:   0123456789abcdef 023c3462 572a03f5
  */

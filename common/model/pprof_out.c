@@ -9,7 +9,7 @@
  * refer to, however large the set of stacks it is cut from. The path of a sample is read up the
  * parents, which is the order pprof wants. Tables grow in buffers of their own and are put behind
  * the samples at the end; protobuf does not care about the order of fields. So a message can leave
- * in pieces: samples as they are made, then the tables.
+ * in pieces: first the samples while they are made, then the tables.
  */
 #include "common/model/pprof_out.h"
 
@@ -239,8 +239,8 @@ static void begin_part(struct pprof_out_writer *w)
     }
 }
 
-/* The types of a part together: one sample per node that has a value in any of them. False: there
- * is none left. */
+/* The types of a part together: one sample per node that has a value in any of them. False: no
+ * sample is left. */
 static bool next_sample(struct pprof_out_writer *w)
 {
     const struct pprof_out_part *part = &w->p->parts[w->part];

@@ -251,7 +251,7 @@ static int gate_group(struct gate *g, uint32_t *depth)
     }
 }
 
-/* At a quantifier: consumes it and returns 1; 0 if there is none; -1 refused. */
+/* Consumes a quantifier and returns 1. 0: the text is not at a quantifier. -1: refused. */
 static int gate_quantifier(struct gate *g)
 {
     size_t from = g->at;

@@ -30,8 +30,8 @@ void regex_free(struct regex *r); /* NULL is fine */
 void regex_limit(struct regex *r, uint64_t *steps_left);
 /* 1, 0, or -1 with the error set: a limit was hit, which is not the same as "no match". */
 int regex_match(const struct regex *r, struct str value, struct err *e);
-/* Of the last regex_match that returned 1, over the same value: what group n matched (0: all),
- * {NULL, 0} if it took no part or there is none. */
+/* Returns the part of `value` that group n matched (0: the whole match) in the last regex_match
+ * that returned 1 over the same value. {NULL, 0}: the group took no part, or does not exist. */
 struct str regex_group(const struct regex *r, struct str value, uint32_t n);
 /* The number of a named group, or -1. */
 int regex_group_named(const struct regex *r, struct str name);

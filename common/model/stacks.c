@@ -5,8 +5,9 @@
  * This is the hot path of every push: a profile of 500 stacks is some 20,000 lookups of edges, so
  * an edge costs one probe of a flat table and no comparison (the key is the content). Strings and
  * frames are looked up by a 64-bit hash of their content; the content is compared, and where two
- * contents share a hash the later one moves on to a derived hash, so no hash decides anything.
- * Keys are mixed with the seed: whoever does not know it cannot make all keys fall on one slot.
+ * contents share a hash the later one moves on to a derived hash, so no hash decides anything. Keys
+ * are mixed with the seed: a sender that does not know the seed cannot make all keys fall on one
+ * slot.
  *
  * Ids are handed out in order of first sight and parents come before children, therefore the
  * columns are already in the order in which they travel and are stored.

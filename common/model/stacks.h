@@ -43,9 +43,9 @@ struct stacks_view {
 NODISCARD int stacks_view_check(const struct stacks_view *v, struct err *e);
 
 /* Interning builder. Equal strings, frames and nodes get equal ids, in order of first sight.
- * Budget: what would pass `bytes_max` is not added and gives STACKS_FULL; what is known already is
- * still found, and a builder that was full once stays consistent. A STACKS_FULL given as parent or
- * frame comes back, so that a loop may check at its end. */
+ * Budget: an entry that would exceed `bytes_max` is not added and gives STACKS_FULL; entries added
+ * earlier are still found, and a builder that was full once stays consistent. A STACKS_FULL given
+ * as parent or frame comes back, so that a loop may check at its end. */
 struct stacks {
     struct buf string_data;
     VEC(uint32_t) string_len;
@@ -91,7 +91,7 @@ struct str stacks_string_at(const struct stacks *s, uint32_t id);
 /* Borrows; valid until the next change. */
 struct stacks_view stacks_view(const struct stacks *s);
 /* Adds all of v, which was checked; ret_map[i] (v->nodes + 1 entries) = node of node i here.
- * ERR_LIMIT over the budget: what was added until then stays, unused. */
+ * ERR_LIMIT over the budget: entries added until then stay, unused. */
 NODISCARD int stacks_merge(struct stacks *s, const struct stacks_view *v, uint32_t *ret_map,
                            struct err *e);
 /* Bytes charged against bytes_max: contents plus table slots. Spare capacity of growing arrays can

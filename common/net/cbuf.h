@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cbuf.h: bytes of a client, charged to a budget before they are kept. The charge is the capacity,
- * so what the budget says is what is held.
+ * so the budget counts exactly the bytes held.
  */
 #ifndef COMMON_NET_CBUF_H
 #define COMMON_NET_CBUF_H

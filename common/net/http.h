@@ -36,8 +36,8 @@ enum http_method {
     HTTP_PATCH = 64
 };
 
-/* Limit of req->arena: for decoded parameters and a handler's small things. Bodies do not live in
- * it, and what grows with a body wants an arena of its own. */
+/* Limit of req->arena: for decoded parameters and small data of a handler. Bodies are not stored in
+ * it, and data that grow with a body need an arena of their own. */
 #define HTTP_ARENA_MAX (8 * MIB)
 
 #define HTTP_STREAM_WINDOW    (256 * KIB) /* given to on_data and not yet taken, at most */
@@ -57,30 +57,32 @@ struct http_req {
     struct loop *loop;
     uint64_t id; /* request id: logs, X-Request-Id (16 hexadecimal digits) */
     uint64_t start_mono_ns;
-    const char *peer;                    /* "127.0.0.1:40312" */
-    bool own;                            /* from this machine; proxies on it are, too */
-    bool local;                          /* through the server's Unix socket: its operator */
-    _Atomic bool gone;                   /* set on the loop, may be read anywhere */
+    const char *peer;  /* "127.0.0.1:40312" */
+    bool own;          /* peer address is local; also of a client behind a local proxy */
+    bool local;        /* through the server's Unix socket: its operator */
+    _Atomic bool gone; /* set on the loop, may be read anywhere */
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
-    /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes
-     * once, unless the client is gone or a reply was finished before: with NULL after the last
-     * byte, or with why the rest will not come (ERR_TOO_LARGE over body_max, ERR_BUSY over the
-     * budget, ERR_TIMEOUT, ERR_INPUT); a reply is still owed and still reaches the client. */
+    /* Callbacks of http_route_stream, set by the handler before it returns. Both may reply. on_end
+     * is called once, unless the client is gone or a reply was finished before: with NULL after the
+     * last byte, or with the reason why the rest will not come (ERR_TOO_LARGE over body_max,
+     * ERR_BUSY over the budget, ERR_TIMEOUT, ERR_INPUT); the handler must still reply, and the
+     * reply reaches the client. */
     void (*on_data)(struct http_req *r, struct str bytes); /* borrowed for the call */
     void (*on_end)(struct http_req *r, const struct err *e);
-    /* A reply that goes out in pieces: less than HTTP_STREAM_ROOM is queued again. May be NULL. */
+    /* For a reply in pieces: called when less than HTTP_STREAM_ROOM is queued again. May be
+     * NULL. */
     void (*on_room)(struct http_req *r);
     void *cookie; /* the handler's */
     void *route_cookie;
 };
 typedef void (*http_handler_fn)(struct http_req *r);
 
-/* What a route asks of its callers: rows of one table that has every route of the product
- * (common/role/core/doors.c). A server that was given the table takes no route without a row. */
+/* What a route requires of its callers. One table has a row for every route of the product
+ * (common/role/core/doors.c). A server with a table refuses to register a route without a row. */
 enum http_needs {
     HTTP_NEEDS_NOTHING,
-    HTTP_NEEDS_METRICS,  /* what /metrics asks of those who scrape it */
-    HTTP_NEEDS_TOKEN,    /* the server's admin token, where it has one: tells of all tenants */
+    HTTP_NEEDS_METRICS,  /* what /metrics requires of scrapers */
+    HTTP_NEEDS_TOKEN,    /* the server's admin token, if it has one: shows data of all tenants */
     HTTP_NEEDS_OPERATOR, /* that token, or the way through the server's Unix socket */
 };
 struct http_door {
@@ -110,17 +112,19 @@ struct http_server_opts {
     struct conf_list hosts, origins;
     const struct http_door *doors; /* borrowed; NULL: every method but GET acts */
     size_t doors_len;
-    /* May this caller have what a route needs? False: it was answered. NULL: yes. */
+    /* True if this caller has what a route needs. False: it was answered. NULL: always true. */
     bool (*admit)(void *cookie, struct http_req *r, enum http_needs needs);
     void *admit_cookie;
-    /* The files changed and are in use now (NULL), or cannot be used, and the old ones stay. */
+    /* Called after the files changed. e NULL: they are in use now; else they cannot be used, and
+     * the old files stay in use. */
     void (*on_tls_files)(void *cookie, const struct err *e);
     void *tls_cookie;
 };
 /* SIGPIPE is ignored from here on, for the whole process. */
 NODISCARD int http_server_new(const struct http_server_opts *o, struct http_server **ret,
                               struct err *e);
-/* Are these lists what http_server_opts.hosts and .origins take? ERR_CONFIG names the entry. */
+/* Check that lists are valid for http_server_opts.hosts and .origins. ERR_CONFIG names the
+ * entry. */
 NODISCARD int http_hosts_check(const struct conf_list *hosts, struct err *e);
 NODISCARD int http_origins_check(const struct conf_list *origins, struct err *e);
 /* Listens on a Unix socket as well (local.h), in plain HTTP whatever the port speaks; the path is
@@ -145,7 +149,7 @@ bool http_is_h2(const struct http_req *r);
 
 /* First header of that name (case-insensitive), or STR_NULL. */
 struct str http_header(const struct http_req *r, const char *name);
-/* The same for a header that says who the caller is: ERR_INPUT if it is there twice, since a
+/* The same for a header that says who the caller is: ERR_INPUT if the request has it twice, since a
  * gateway may have checked the other one. */
 NODISCARD int http_header_once(const struct http_req *r, const char *name, struct str *ret,
                                struct err *e);
@@ -172,14 +176,15 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
  * reply, HTTP/1.1 drops it. */
 void http_reply_trailer(struct http_req *r, const char *name, struct str value);
 
-/* ---- replies in pieces. Nothing is compressed: who makes the pieces does that with them, where
- * processors are (gzip_stream, HTTP_GZIP_LEVEL), and adds Vary and Content-Encoding. No
+/* ---- replies in pieces. The server does not compress them: the handler that makes the pieces does
+ * so on the pool (gzip_stream, HTTP_GZIP_LEVEL), and adds Vary and Content-Encoding. No
  * Content-Length is sent (HTTP/1.1: chunked). */
-/* The first call sends the head with what http_reply_header added; the others ignore status and
- * type. Moves *part out (NULL or empty: the head only). Never calls back into the handler. Look at
- * http_stream_queued before you produce more: over HTTP_STREAM_QUEUE_MAX, or with a full budget,
- * the client is cut off, soon after; r->gone and on_gone say so. A part that did not fit its buf
- * (buf_ok is false) cuts off, too. After the client is gone this does nothing. */
+/* The first call sends the head with the headers added by http_reply_header; the others ignore
+ * status and type. Moves *part out (NULL or empty: the head only). Never calls back into the
+ * handler. Look at http_stream_queued before you produce more: over HTTP_STREAM_QUEUE_MAX, or with
+ * a full budget, the client is cut off in a later turn of the loop; r->gone and on_gone report it.
+ * A part that did not fit its buf (buf_ok is false) cuts the client off, too. After the client is
+ * gone this does nothing. */
 void http_stream_send(struct http_req *r, int status, const char *content_type, struct buf *part);
 /* Ends the reply, with the trailers added so far. After this `r` is gone. */
 void http_stream_end(struct http_req *r);
@@ -187,15 +192,16 @@ void http_stream_end(struct http_req *r);
 void http_stream_abort(struct http_req *r);
 /* Bytes sent that the client did not take yet; 0 once it is gone. */
 size_t http_stream_queued(const struct http_req *r);
-/* Of http_route_stream: n more of the bytes that on_data got are dealt with, the client may send as
- * many again. At most HTTP_STREAM_WINDOW are outstanding, charged to the in-flight budget; what a
- * handler keeps beyond that it takes and charges itself. Nothing after the last byte is owed. */
+/* For http_route_stream: n more of the bytes given to on_data are processed, and the client may
+ * send as many again. At most HTTP_STREAM_WINDOW are outstanding, charged to the in-flight budget;
+ * a handler that keeps more must acknowledge them and charge them itself. After the last byte the
+ * call is not needed. */
 void http_stream_took(struct http_req *r, size_t n);
 
-/* Seconds until another try helps: as long as e says, or a guess; 0: it does not. */
+/* Seconds until a retry may help: from e, or a guess; 0: a retry does not help. */
 uint32_t http_retry_after(int status, const struct err *e);
-/* Retry-After where another try helps: as long as e says, or a guess. For replies of your own
- * shape; those below have it. */
+/* Adds Retry-After if a retry may help: from e, or a guess. For replies with a body of your own;
+ * the functions below call it. */
 void http_reply_retry(struct http_req *r, int status, const struct err *e);
 /* {"code","message"} with the status of e->code; Retry-After where it helps; JSON plus newline. */
 void http_reply_err(struct http_req *r, const struct err *e);

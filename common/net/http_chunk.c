@@ -31,7 +31,7 @@ enum chunk_state {
     CHUNK_END_LF,
     CHUNK_OVER,
 };
-#define CHUNK_DIGITS_MAX 15 /* 2^60 and more is no size of ours */
+#define CHUNK_DIGITS_MAX 15 /* a size of 2^60 or more is refused */
 
 static const char *expect(struct http_chunk *c, bool ok, enum chunk_state to, const char *why)
 {

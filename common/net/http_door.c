@@ -83,7 +83,7 @@ static void classify(struct name *n)
         n->local = true;
 }
 
-/* Cuts "name", "name:port", "[v6]" or "[v6]:port"; false if it is none of these. */
+/* Cuts "name", "name:port", "[v6]" or "[v6]:port"; false if it is not one of these. */
 static bool name_of(struct str host, struct name *ret)
 {
     ptrdiff_t colon = str_rfind(host, ':'), end = str_find(host, ']');

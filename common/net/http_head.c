@@ -285,7 +285,7 @@ static struct str first_line(struct str head)
     return str_sub(head, from, to);
 }
 
-/* A token that is no method we have heard of is 501 (RFC 9110 9.1), anything else is 400. */
+/* A token that is not a known method is 501 (RFC 9110 9.1), anything else is 400. */
 static int refuse_method(struct str line, const char **ret_why)
 {
     size_t i = 0;

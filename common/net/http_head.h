@@ -22,8 +22,8 @@ struct http_gate {
     uint8_t state; /* zero at the start of a head */
     uint8_t blank; /* empty lines skipped before the request line */
 };
-/* Looks at in[*pos..) and moves *pos behind what it looked at. DONE: *pos is the end of the head,
- * its last CRLF included. BAD: *ret_why (static) says what. */
+/* Parses in[*pos..) and moves *pos behind the parsed bytes. DONE: *pos is the end of the head, its
+ * last CRLF included. BAD: *ret_why (static) says what. */
 enum http_gate_result http_gate_scan(struct http_gate *g, struct str in, size_t *pos,
                                      const char **ret_why);
 

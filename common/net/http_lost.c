@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http_lost: answers for paths without a route, with a hint where one is likely.
+ *
+ * The path is tidied (double and trailing slashes), then compared without regard to case: with all
+ * routes, with the registered hints, and then with the ends of routes of at least TAIL_LEAST bytes.
+ * Linear searches are fine here: hints are few, and these requests are mistakes. Paths longer than
+ * PATH_SHOWN get no hint, so the work for one request is bounded.  Thread: the loop's.
+ */
 #include "common/net/http_lost.h"
 
 #include "common/net/http_server.h"

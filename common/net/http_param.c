@@ -40,7 +40,7 @@ int http_header_once(const struct http_req *r, const char *name, struct str *ret
 
 /* ---- percent-decoding */
 
-/* One decoded byte; moves *i behind what it was written as. */
+/* One decoded byte; moves *i behind its encoded form. */
 static char next_byte(struct str s, bool plus, size_t *i)
 {
     char c = s.ptr[(*i)++];
@@ -177,7 +177,7 @@ bool http_none_match(const struct http_req *r, struct str etag)
 /* ---- the body without its encoding
  * --------------------------------------------------------------- */
 
-/* The one Content-Encoding, empty if there is none. */
+/* The one Content-Encoding, empty if the request has no such header. */
 static int find_coding(const struct http_req *r, struct str *ret, struct err *e)
 {
     *ret = STR_NULL;

@@ -110,7 +110,7 @@ void http_reply_head(struct http_xchg *x, const size_t *length, struct http_repl
     to->len = x->headers_len;
     to->list[to->len++] = (struct http_header){ STR("X-Request-Id"), id_text(to->id, x->req.id) };
     to->list[to->len++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
-    /* Some clients (curl) stop reading at the length and never see what stands behind it. */
+    /* Some clients (curl) stop reading at the length and never see later bytes. */
     if (length && !(x->http2 && x->trailers_len)) {
         to->list[to->len++] =
             (struct http_header){ STR("Content-Length"), decimal_text(to->length, *length) };
@@ -203,7 +203,8 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
 
 /* ---- errors */
 
-/* What is too large will be too large again, though Connect calls that resource_exhausted, too. */
+/* A message that is too large stays too large, so a retry does not help, though Connect calls this
+ * resource_exhausted, too. */
 uint32_t http_retry_after(int status, const struct err *e)
 {
     if ((status != 429 && status != 503) || e->code == ERR_TOO_LARGE)

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http_route: exact paths in a hash map, prefixes in an array, longest first.
+ *
+ * Routes of one path and different methods form a chain, and the map holds the first of it. A
+ * request looks for its exact path, then for the longest prefix, and only then for the method in
+ * that chain: so a path is either unknown (404) or known with other methods (405, with Allow).
+ * Routes are added before the server listens and are not changed afterwards. Thread: the loop's.
+ */
 #include "common/net/http_route.h"
 
 static const struct {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http_route.h: which handler a path and a method lead to. The route for everything ("/" and all
- * below it) is no place: what it does not take is not found, rather than not allowed.
+ * below it) does not count as a path: requests that it does not take are not found, rather than not
+ * allowed.
  */
 #ifndef COMMON_NET_HTTP_ROUTE_H
 #define COMMON_NET_HTTP_ROUTE_H
@@ -29,9 +30,9 @@ struct http_route {
     struct metric_cell *seconds;
 };
 
-/* What to say of a path that is none: see http_lost.h. */
+/* A hint for a path that is not registered: see http_lost.h. */
 struct http_hint {
-    const char *path, *text; /* borrowed for ever */
+    const char *path, *text; /* constants */
 };
 
 struct http_routes {
@@ -54,7 +55,7 @@ void http_methods_text(unsigned methods, struct buf *out);
 /* 0..HTTP_METHODS-1, or HTTP_METHODS. */
 size_t http_method_index(enum http_method method);
 const char *http_method_name(size_t index);
-/* 0 if it is none of ours. */
+/* 0: unknown. */
 enum http_method http_method_of(struct str name);
 
 #endif

@@ -184,10 +184,10 @@ static void forget(void *cookie)
 
 static void close_unheard(struct http_server *s, struct stream *stream)
 {
-    static const struct stream_events nobody = { .on_closed = forget };
+    static const struct stream_events closed_only = { .on_closed = forget };
 
     metric_add(s->refused[HTTP_REFUSED_CONNECTIONS], 1);
-    stream->up = &nobody;
+    stream->up = &closed_only;
     stream->ops->close(stream);
 }
 

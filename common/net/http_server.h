@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http_server.h: what the parts of the server know of each other; nobody outside common/net
- * includes it.
+ * http_server.h: declarations shared by the parts of the server; only common/net includes it.
  *
  *   tcp.c ──stream──> http1.c ──exchange──> handler ──http_reply*──> http_reply.c ──answer──>
  * http1.c
@@ -63,7 +62,7 @@ struct http_sink {
 struct http_xchg {
     struct http_req req; /* first; magic is HTTP_XCHG_MAGIC */
     struct http_server *server;
-    const struct http_sink *sink; /* NULL: nobody waits for the answer any more */
+    const struct http_sink *sink; /* NULL: no connection waits for the answer any more */
     void *proto;
     struct http_route *route; /* the server's `unrouted` until one is found */
     struct cbuf body;

@@ -4,8 +4,8 @@
  * (http.in_flight_bytes), so that the uploads of one tenant do not keep out those of the others.
  * The rule is that of common/sys/share.h.
  *
- * A tenant is told by what its requests say of themselves: X-Scope-OrgID, else their credentials.
- * Who may be believed is found later, by the handler; until then a name costs a share of its own.
+ * A tenant is known by its requests' X-Scope-OrgID, else by their credentials. Whether the name is
+ * authentic is checked later, by the handler; until then each name has a share of its own.
  *
  * Thread: the loop's.
  */
@@ -34,7 +34,7 @@ struct http_shares *http_shares_new(void);
 void http_shares_free(struct http_shares *s);
 /* s NULL: nothing is shared. */
 void http_hold_begin(struct http_shares *s, const struct http_req *r, struct http_hold *ret);
-/* What was taken must have been given back. */
+/* All bytes taken must have been given back. */
 void http_hold_end(struct http_hold *h);
 /* 0, ERR_RATE (the tenant has its share), ERR_BUSY (the budget is full). */
 NODISCARD int http_hold_take(struct http_hold *h, struct budget *g, size_t n);

@@ -8,7 +8,8 @@
  *     └──anything else, as soon as it differs──> http1.c
  *
  * So one port serves TLS, HTTP/2 and HTTP/1.1. A handshake has until the deadline of the first
- * byte. Who speaks the wrong one of TLS and plain HTTP is told so in plain HTTP.
+ * byte. A client that uses TLS where plain HTTP is expected, or the reverse, gets an answer in
+ * plain HTTP that says so.
  *
  * No request of HTTP/1 begins like the preface, which was chosen for that (RFC 9113 3.4). What was
  * read to find out, 23 bytes at most, is handed on in front of the rest.
@@ -146,7 +147,7 @@ static void on_bytes(void *cookie, struct str bytes)
     }
     for (size_t i = 0; i < bytes.len && c->len < preface.len; i++) {
         if (bytes.ptr[i] != preface.ptr[c->len]) {
-            if (c->len == i) /* they all came in this piece: it goes on as it is */
+            if (c->len == i) /* they all came in this piece, which is handed on whole */
                 c->len = i = 0;
             hand_on(c, false, str_sub(bytes, i, bytes.len));
             return;

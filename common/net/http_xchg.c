@@ -70,7 +70,7 @@ void http_xchg_free(struct http_xchg *x)
     http_server_check_drained(s);
 }
 
-/* The path of "/a?b", "http://host/a?b" or "*"; false if the target is none of these. */
+/* The path of "/a?b", "http://host/a?b" or "*"; false if the target is not one of these. */
 static bool split_target(struct str target, struct str *ret_host, struct str *ret_path,
                          struct str *ret_query)
 {

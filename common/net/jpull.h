@@ -70,7 +70,7 @@ bool jpull_string(struct jpull *j, struct str *ret);
 bool jpull_bool(struct jpull *j, bool *ret);
 /* A whole number, or a string of one; negative ones in two's complement. */
 bool jpull_number(struct jpull *j, const char *what, uint64_t *ret);
-/* The same for what is signed: beyond 2^63 - 1 is none. */
+/* The same for signed numbers: a number over 2^63 - 1 is an error. */
 bool jpull_signed(struct jpull *j, const char *what, int64_t *ret);
 bool jpull_double(struct jpull *j, double *ret);
 bool jpull_skip(struct jpull *j);
@@ -78,7 +78,7 @@ bool jpull_skip(struct jpull *j);
 bool jpull_value(struct jpull *j, struct str *ret);
 /* A number that is finite, or a string of one; null leaves *ret alone. */
 bool jpull_real(struct jpull *j, const char *what, double *ret);
-/* As jpull_open; what is neither of the two is stepped over, and false. */
+/* As jpull_open; a value that is neither of the two is skipped, and false. */
 bool jpull_object(struct jpull *j, struct jpull_obj *obj);
 bool jpull_array(struct jpull *j, struct jpull_it *it);
 /* The next member of an object: which of the names it has, or n for any other; its value is next.

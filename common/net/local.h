@@ -14,8 +14,9 @@ NODISCARD int local_listen(const char *path, int *ret_fd, struct err *e);
 /* "unix:pid=12,uid=1000" of the other end. */
 void local_peer(int fd, char *to, size_t size);
 
-/* The same path, or a short one by way of *ret_fd (its folder, open; else -1) for an address that
- * takes no long one. False: the folder cannot be opened; errno says why. */
+/* Writes a path that fits into the address of a socket: the same path, or if it is too long a short
+ * one through *ret_fd, its open folder (else -1). False: the folder cannot be opened; errno says
+ * why. */
 bool local_path(const char *path, char *to, size_t size, int *ret_fd);
 
 #endif

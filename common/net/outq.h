@@ -17,7 +17,7 @@
 
 struct outq_seg {
     struct buf own;   /* owned */
-    struct str bytes; /* in own, or borrowed for ever; own is text if NULL */
+    struct str bytes; /* in own, or constant; own is text if NULL */
 };
 struct outq {
     struct stream *stream;    /* borrowed */
@@ -36,10 +36,10 @@ static_assert(OUTQ_SEGS >= 4 * OUTQ_PER_REPLY, "corking needs room");
 
 /* Is there room for another reply, and is collecting it better than writing now? */
 bool outq_may_cork(const struct outq *q);
-/* Text goes here; call outq_text_end with what was appended. */
+/* Text goes here; call outq_text_end with the number of bytes appended. */
 struct buf *outq_text(struct outq *q);
 void outq_text_end(struct outq *q, size_t appended);
-/* `own`, if not NULL, is moved out and holds `bytes`; else they are borrowed for ever. */
+/* `own`, if not NULL, is moved out and holds `bytes`; else they must be constant. */
 void outq_body(struct outq *q, struct str bytes, struct buf *own);
 enum outq_result outq_flush(struct outq *q);
 void outq_written(struct outq *q); /* the write under way is done */

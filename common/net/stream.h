@@ -23,7 +23,7 @@ struct stream_ops {
     enum stream_wrote (*write)(struct stream *s, const struct str *v, size_t n);
     size_t (*unsent)(const struct stream *s); /* bytes of that write not yet gone */
     void (*read)(struct stream *s, bool on);  /* starts off */
-    void (*shut)(struct stream *s);           /* the peer sees the end; reading goes on */
+    void (*shut)(struct stream *s);           /* the peer sees the end; reading continues */
     void (*close)(struct stream *s);          /* on_closed follows later, never from inside */
 };
 

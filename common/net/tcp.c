@@ -7,11 +7,11 @@
  * the clients wait in the kernel's queue. A burst is taken in portions, so that connections already
  * open get their turn.
  *
- * Leaving: a connection that the kernel made and nobody accepted is reset when the socket closes,
- * with the request that may already be on its way. So a filter first drops what would begin a new
- * connection (its sender tries again a second later, and by then nobody listens, or a successor
- * does), those half-way through their handshake get LEAVE_MS for it, all are accepted, and only
- * then is the socket closed.
+ * Leaving: a connection that the kernel made and the process did not accept is reset when the
+ * socket closes, with the request that may already be on its way. So a filter first drops packets
+ * that begin a new connection (the client tries again a second later, and by then a successor
+ * listens, or the connection is refused). Connections in their handshake get LEAVE_MS for it, all
+ * are accepted, and only then is the socket closed.
  *
  * All streams read into one buffer of the listener: libuv calls back with the bytes before it
  * reads again, and the protocol copies what it has to keep.
@@ -250,7 +250,7 @@ static void on_retry(void *cookie)
         CHECK(uv_poll_start(&l->poll, UV_READABLE, on_acceptable) == 0);
 }
 
-/* False: there is nobody, or nobody can be taken now. */
+/* False: no connection waits, or none can be accepted now. */
 static bool accept_one(struct tcp_listener *l)
 {
     struct sockaddr_storage peer = { 0 };
@@ -460,8 +460,8 @@ static void on_leave(void *cookie)
     listener_close(l);
 }
 
-/* The filter sees the TCP header: SYN without ACK is dropped. Without it (an old or a strange
- * kernel) whoever comes in the last moment is lost, as everywhere. */
+/* The filter sees the TCP header: SYN without ACK is dropped. Without it (an old or unusual kernel)
+ * a connection that comes in the last moment is lost. */
 void tcp_listener_leave(struct tcp_listener *l)
 {
     struct sock_filter drop_syn[] = {

@@ -12,9 +12,9 @@
  * from whoever wrapped the stream. Renegotiation, compression, early data and the session cache
  * are off. Answers to KeyUpdate that a client lets pile up beyond OUT_MAX break the connection.
  *
- * A change of the files is looked for now and then, not watched: a certificate and its key are two
- * files, and a moment between the two writes must do no harm. What does not load leaves the old
- * pair in use, and is tried again.
+ * The files are looked at every TLS_CHECK_EVERY, not watched: a certificate and its key are two
+ * files, and a moment between the two writes must do no harm. A pair that does not load leaves the
+ * old pair in use, and is tried again.
  */
 #include "common/net/tls.h"
 
@@ -47,7 +47,7 @@ struct tls_ctx {
     uint64_t checked_ms;
 };
 
-/* The first error of the queue is the cause; what stands behind it says whom it passed. */
+/* The first error of the queue is the cause; later ones name the callers it passed. */
 static const char *ssl_reason(void)
 {
     static const struct {
@@ -128,7 +128,8 @@ static int load_key(const struct tls_ctx *c, SSL_CTX *ssl, struct err *e)
         return 0;
     (void)set_ssl_err(e, "http.tls_key", c->paths[1]);
     return asked ? err_set(e, ERR_CONFIG,
-                           "http.tls_key %s: it is behind a password; give one that is not",
+                           "http.tls_key %s: it is encrypted with a password; give a key "
+                           "without one",
                            c->paths[1])
                  : e->code;
 }

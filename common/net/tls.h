@@ -22,7 +22,7 @@ struct tls_opts {
 NODISCARD int tls_ctx_new(const struct tls_opts *o, struct tls_ctx **ret, struct err *e);
 void tls_ctx_free(struct tls_ctx *c); /* open connections keep what they use; NULL is fine */
 /* Reads the files again if they changed, looking at most each TLS_CHECK_EVERY; new connections get
- * what they hold. 0 with *ret_changed, or an error: then everything stays as it was. */
+ * what they hold. 0 with *ret_changed, or an error: then nothing has changed. */
 NODISCARD int tls_ctx_check(struct tls_ctx *c, uint64_t now_ms, bool *ret_changed, struct err *e);
 /* Seconds since 1970 at which the certificate ends. */
 int64_t tls_ctx_not_after(const struct tls_ctx *c);

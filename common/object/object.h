@@ -45,7 +45,7 @@ struct object_s3_opts {
     const char *ca_file;       /* of https; "": the system's */
     uint32_t timeout_ms;       /* of one attempt; 0: 30 s */
     uint32_t tries;            /* 0: 5, with pauses between them that double */
-    const atomic_bool *stop;   /* NULL, or: gives up soon once it is true */
+    const atomic_bool *stop;   /* NULL, or: calls end with ERR_CANCELED once it is true */
 };
 /* Asks nothing of the server. Strings are copied. ERR_CONFIG. */
 NODISCARD int object_s3_open(const struct object_s3_opts *o, struct object_store **ret,
@@ -69,13 +69,13 @@ NODISCARD int object_put(struct object_store *o, struct str name, struct str dat
 NODISCARD int object_read(struct object_store *o, struct str name, uint64_t from, size_t len,
                           struct buf *out, struct err *e);
 NODISCARD int object_size(struct object_store *o, struct str name, uint64_t *ret, struct err *e);
-/* Names that begin with `prefix` and stand behind `after` (empty: all), in byte order, to `fn`
- * until it returns false. Objects whose names are not ours are left out. What is written or deleted
- * meanwhile may be among them or not. */
+/* Calls `fn` with names that begin with `prefix` and come after `after` (empty: all), in byte
+ * order, until it returns false. Objects whose names are not ours are left out. What is written or
+ * deleted meanwhile may be among them or not. */
 typedef bool (*object_list_fn)(void *cookie, struct str name, uint64_t size);
 NODISCARD int object_list(struct object_store *o, struct str prefix, struct str after,
                           object_list_fn fn, void *cookie, struct err *e);
-/* One that is not there is fine. */
+/* Succeeds also if the object does not exist. */
 NODISCARD int object_delete(struct object_store *o, struct str name, struct err *e);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * object_impl.h: the table each kind of store fills. Nobody outside this folder includes it,
- * but tests.
+ * object_impl.h: the table each kind of store fills. Only this folder and tests include it.
  */
 #ifndef COMMON_OBJECT_OBJECT_IMPL_H
 #define COMMON_OBJECT_OBJECT_IMPL_H

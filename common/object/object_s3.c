@@ -240,7 +240,7 @@ static int attempt(struct s3_store *s, struct ask *a, uint64_t *ret_wait_ms, str
     return rc;
 }
 
-/* False if it was told to stop. */
+/* False if *stop became true meanwhile. */
 static bool pause_ms(const struct s3_store *s, uint64_t ms)
 {
     for (; ms && !(s->stop && atomic_load(s->stop)); ms -= MIN(ms, 100u))
@@ -280,7 +280,7 @@ static int request(struct s3_store *s, struct ask *a, struct err *e)
         }
         s->env->random(s->env, &jitter, 1);
         if (!pause_ms(s, MIN(MAX(wait, asked), PAUSE_MOST_MS) + jitter))
-            return err_set(e, ERR_CANCELED, "%s: given up", s->base.where);
+            return err_set(e, ERR_CANCELED, "%s: canceled", s->base.where);
         wait *= 2;
     }
 }
@@ -339,7 +339,7 @@ static bool on_object(void *cookie, struct str key, uint64_t size)
     struct str name = str_sub(key, strlen(p->s->prefix), key.len);
 
     if (key.len >= sizeof(p->last))
-        return true; /* not ours; the page goes on behind the one before it */
+        return true; /* too long to be ours; the next page starts after the key in front of it */
     p->seen++;
     memcpy(p->last, key.ptr, key.len);
     p->last_len = key.len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * s3_keys.h: access key, secret key and session token in a file, a line each. Who rotates keys
- * writes the file anew; nobody has to be started again.
+ * s3_keys.h: access key, secret key and session token in a file, a line each. To rotate keys,
+ * replace the file; no process has to be restarted.
  */
 #ifndef COMMON_OBJECT_S3_KEYS_H
 #define COMMON_OBJECT_S3_KEYS_H
@@ -12,7 +12,7 @@
 struct s3_keys {
     char access[257], secret[257], token[3000]; /* token "": none */
 };
-/* ERR_CONFIG, ERR_NOT_FOUND, ERR_IO; *ret is then as it was. */
+/* ERR_CONFIG, ERR_NOT_FOUND, ERR_IO; then *ret is unchanged. */
 NODISCARD int s3_keys_read(const struct fs *fs, const char *file, struct s3_keys *ret,
                            struct err *e);
 void s3_keys_clear(struct s3_keys *k);

@@ -10,7 +10,7 @@
 
 #define S3_XML_KEY_MAX 1024 /* bytes of a key, as S3 has it */
 
-/* <Error><Code>..</Code><Message>..</Message></Error>; "" where there is none. Cut to fit,
+/* <Error><Code>..</Code><Message>..</Message></Error>; "" if an element is missing. Cut to fit,
  * printable. */
 void s3_xml_error(struct str xml, char *ret_code, size_t code_size, char *ret_text,
                   size_t text_size);

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * eh_frame: decodes records of .eh_frame for cfi.c.
+ *
+ * The records are read from the memory of this process, as the loader mapped them. A damaged record
+ * must not crash the profiler: every cursor ends at the end of a segment (eh_at) or of a record
+ * (eh_entry), and a CIE that is not understood has `ok` false, so that its functions get no table.
+ * Encodings that need a memory read through a pointer are refused. Thread: any; no state.
+ */
 #include "common/obs/eh_frame.h"
 
 bool eh_sleb(struct rd *r, int64_t *ret)
@@ -132,7 +140,7 @@ static bool read_augmentation(struct eh_cie *c, struct rd *r, struct str letters
         case 'S':
             c->signal = true;
             break;
-        default: /* 'B' and what is still to come has no data, or is behind all we need */
+        default: /* 'B' and later letters have no data, or are behind all we need */
             break;
         }
     }

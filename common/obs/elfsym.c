@@ -1,4 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * elfsym: symbols of functions from one ELF file, sorted by address, and their names.
+ *
+ * The file is untrusted: it may be another build, cut off, or written to meanwhile. So each table
+ * is checked against the size of the file and against TABLE_BYTES_MAX, the build id is compared
+ * with that of the loaded object, and offsets of names are checked when symbols are kept. Symbols
+ * are copied into 16 bytes each; the table of names is kept whole.
+ *
+ * A lookup is a binary search, then picks among the symbols of one address. Symbols without a size
+ * (assembly) cover at most SIZELESS_REACH bytes.  Thread: one at a time; const after elfsym_open.
+ */
 #include "common/obs/elfsym.h"
 
 #include <elf.h>
@@ -121,7 +132,7 @@ static const Elf64_Shdr *find_table(const Elf64_Shdr *sections, size_t n)
     return dynamic;
 }
 
-/* Of two names for one address the one that reaches further first. */
+/* Of two names for one address the name of the longer range comes first. */
 static int by_addr(const void *a, const void *b)
 {
     const struct sym *x = a, *y = b;

@@ -3,8 +3,8 @@
  * elfsym.h: function names of an ELF file (64-bit little endian; System V ABI, chapters 4 and 5):
  * its .symtab, or its .dynsym when it is stripped.
  *
- * The file is read, not mapped: one that is overwritten while we run then gives wrong names at
- * worst, never a signal. Thread: one at a time.
+ * The file is read, not mapped: if it is overwritten while we run, names are wrong at worst, and no
+ * signal is raised. Thread: one at a time.
  */
 #ifndef COMMON_OBS_ELFSYM_H
 #define COMMON_OBS_ELFSYM_H
@@ -22,7 +22,7 @@ void elfsym_close(struct elfsym *s); /* NULL is fine */
 size_t elfsym_len(const struct elfsym *s);
 /* Name of the function that holds an address of the file; false if none does. Lives with s.
  * `function`: where that function starts, if it is known from elsewhere, else 0; it keeps symbols
- * without a size from claiming what lies behind them. */
+ * without a size from claiming the addresses behind them. */
 bool elfsym_find(const struct elfsym *s, uint64_t addr, uint64_t function, struct str *ret);
 
 #endif

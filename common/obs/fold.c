@@ -1,4 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fold: counts equal stacks, by series, within fixed bounds.
+ *
+ * A stack is a run of name numbers in `words`; a map from its hash to its number finds it again.
+ * The contents decide, not the hash: on a collision the next key is tried. When the stacks or names
+ * are used up, further ones count as "[overflow]", so the sum of the counts is always that of the
+ * samples; series beyond FOLD_SERIES_MAX - 1 count as "other".
+ *
+ * fold_reset keeps names and their memory, since the next window has mostly the same ones.
+ * Thread: the profiler's.
+ */
 #include "common/obs/fold.h"
 
 #include "common/base/hash.h"

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http_post: one POST over plain HTTP/1.1, on the calling thread, without libcurl.
+ *
+ * The self-profiler's thread uses it: `obs` may not include `net`, and an address in digits needs
+ * no resolver. The socket does not block; each wait is a poll with the deadline of the whole call
+ * and the descriptor that cancels it. Only the status is read, from at most 1 KiB of the head, and
+ * the connection is closed after it. Thread: any.
+ */
 #include "common/obs/http_post.h"
 
 #include <arpa/inet.h>

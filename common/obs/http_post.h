@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http_post.h: sends one POST to a server on this machine and reads the status (RFC 9112). It
- * blocks, with one deadline over everything; it is for a background thread that pushes now and
- * then, not for roles (they have net/). Thread: any.
+ * blocks, with one deadline over everything; it is for a background thread that pushes every few
+ * seconds, not for roles (they have net/). Thread: any.
  */
 #ifndef COMMON_OBS_HTTP_POST_H
 #define COMMON_OBS_HTTP_POST_H
@@ -23,8 +23,8 @@ struct http_target {
  * nothing here encrypts or authenticates. */
 NODISCARD int http_target_parse(const char *url, struct http_target *ret, struct err *e);
 /* `path`: "/ingest?..."; `headers`: lines each ended by \r\n, or "". Returns 0 once a status was
- * read, whatever it is. `cancel_fd` readable (-1: none): gives up with ERR_CANCELED. Errors:
- * ERR_UNAVAILABLE (no connection), ERR_TIMEOUT, ERR_IO. */
+ * read, whatever it is. Ends with ERR_CANCELED once `cancel_fd` is readable (-1: no such
+ * descriptor). Errors: ERR_UNAVAILABLE (no connection), ERR_TIMEOUT, ERR_IO. */
 NODISCARD int http_post(const struct http_target *t, const char *path, const char *headers,
                         struct str body, uint32_t timeout_ms, int cancel_fd, int *ret_status,
                         struct err *e);

@@ -2,7 +2,7 @@
  *
  * log: builds the line on the stack and hands it to the kernel in one write(2), so that lines of
  * several threads and processes on one stderr never mix. A line that does not fit is cut and says
- * so with "...". A write that fails is dropped: there is nobody left to tell.
+ * so with "...". A write that fails is dropped: there is no other place to report it.
  *
  * Rate limit: a call site is known by the address of its message. Within a window of WINDOW_MS a
  * site may print BURST warnings or errors; the rest are counted, and the first line after the

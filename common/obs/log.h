@@ -4,10 +4,10 @@
  *
  *   ts=2026-11-21T11:45:08.123Z level=info thread=ingester msg="slot sealed" shard=0 rows=812
  *
- * error = somebody must act, warn = degraded, info = life cycle, debug = per request.
- * Lines are written whole; a repeated warn or error is rate-limited per message (10 in 10 s; the
- * rest are counted, and the next line says how many). `msg` must be a string literal.
- * Library code never logs. Thread: any.
+ * error = an operator must act, warn = degraded, info = life cycle, debug = per request. Lines are
+ * written whole; a repeated warn or error is rate-limited per message (10 in 10 s; the rest are
+ * counted, and the next line says how many). `msg` must be a string literal. Library code never
+ * logs. Thread: any.
  */
 #ifndef COMMON_OBS_LOG_H
 #define COMMON_OBS_LOG_H

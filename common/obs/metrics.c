@@ -5,7 +5,7 @@
  *   registry ── metrics in order of name ── cells in order of birth ── value | buckets + sum
  *
  * Registering and finding a cell take the registry's mutex; counting does not. Rendering takes the
- * mutex too, which only keeps new cells out: values go on moving, so a histogram's count is
+ * mutex too, which only keeps new cells out: values still change, so a histogram's count is
  * computed from its buckets as read, and the text is consistent in itself.
  *
  * Cells are bounded: the METRIC_CELLS_MAX-th label set and all after it share one cell whose label
@@ -318,7 +318,7 @@ void metrics_on_render(struct metrics *m, void (*fn)(void *cookie), void *cookie
     mutex_unlock(&m->lock);
 }
 
-/* In a help text quotes stay as they are; in a label value they are escaped. */
+/* Quotes are escaped in a label value, and not in a help text. */
 static void add_escaped(struct buf *out, struct str s, bool quotes)
 {
     bool utf8 = str_utf8_valid(s);

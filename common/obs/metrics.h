@@ -28,8 +28,8 @@ struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *
                           size_t buckets_len);
 /* Values in the order of the label names; none for a metric without labels. */
 struct metric_cell *metric_at(struct metric *m, const struct str *values, size_t n);
-/* What had these values is gone: its cell is freed, and with it a place for another. Not one that
- * somebody else keeps; the cell "other" and one that is not there stay as they are. */
+/* Frees the cell with these values, so that there is a place for another. Nothing happens if there
+ * is no such cell, or if it is "other". Other code must not keep a pointer to the cell. */
 void metric_forget(struct metric *m, const struct str *values, size_t n);
 void metric_add(struct metric_cell *c, uint64_t n);   /* counters */
 void metric_set(struct metric_cell *c, int64_t v);    /* gauges */

@@ -3,13 +3,13 @@
  * prof_threads: one POSIX timer per thread on that thread's CPU clock, signal to that very thread.
  *
  * Why not ITIMER_PROF: its signal is one per process, so on several cores most ticks find one still
- * pending and are lost, and which thread gets it is not the one that used the time. A timer of the
- * thread's own clock counts exactly (with the overrun count), costs nothing while the thread
- * sleeps, and needs nothing from the thread: the kernel lets any thread of a process make a timer
- * on another's clock, so threads of RocksDB are sampled like ours.
+ * pending and are lost, and it may be delivered to another thread than the thread that used the
+ * time. A timer of the thread's own clock counts exactly (with the overrun count), costs nothing
+ * while the thread sleeps, and needs nothing from the thread: the kernel lets any thread of a
+ * process make a timer on another's clock, so threads of RocksDB are sampled like ours.
  *
- * The price: threads are found by looking (twice a second), so one that lives shorter is missed.
- * Ours all live long.
+ * The price: threads are found by looking (twice a second), so a thread that lives shorter is
+ * missed. All threads of this program live long.
  */
 #include "common/obs/prof_threads.h"
 

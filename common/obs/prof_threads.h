@@ -21,7 +21,7 @@ void prof_threads_disarm(struct prof_threads *t);
 /* Arms threads that are new, forgets those that ended a while ago. `names`: read all names again
  * (threads rename themselves after they start). */
 void prof_threads_scan(struct prof_threads *t, bool names);
-/* Name of a thread, also of one that ended lately; "" if unknown. */
+/* Name of a thread, also if it ended since the last scan; "" if unknown. */
 const char *prof_threads_name(const struct prof_threads *t, pid_t tid);
 size_t prof_threads_armed(const struct prof_threads *t);
 

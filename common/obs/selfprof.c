@@ -8,9 +8,9 @@
  *                 each 10 s     fold ──> folded text ──> selfprof_send.c ──> POST /ingest
  *
  * In the handler only atomics, the stack, and system calls: no lock, no allocation. It finds the
- * profiler through `active`, and is counted in `in_flight` while it runs. Whoever takes something
+ * profiler through `active`, and is counted in `in_flight` while it runs. Code that takes something
  * away from handlers (an old map of modules, the ring at the end) first unpublishes it and then
- * waits for in_flight to be seen at 0: a handler that starts later finds the new state.
+ * waits until it sees in_flight at 0: a handler that starts later finds the new state.
  *
  * The handler stays installed after the end, and does nothing then: a late signal must not meet
  * the default action, which ends the process.
@@ -55,7 +55,7 @@ enum {
 };
 
 struct selfprof {
-    struct selfprof_opts o; /* its strings are copies of ours; url is NULL */
+    struct selfprof_opts o; /* its strings are owned copies; url is NULL */
     int stop_fd;            /* eventfd; readable: stop */
     struct thread thread;
     _Atomic(struct unwind_map *) map; /* owned; handlers read it */
@@ -112,7 +112,7 @@ static void on_sigprof(int number, siginfo_t *si, void *context)
     errno = saved;
 }
 
-/* After this no handler uses what was published before the call. */
+/* After this no handler uses data published before the call. */
 static void wait_for_handlers(void)
 {
     while (atomic_load(&in_flight) != 0)
@@ -124,7 +124,7 @@ static void install_handler(void)
     struct sigaction sa = { .sa_flags = SA_SIGINFO | SA_RESTART };
 
     sa.sa_sigaction = on_sigprof;
-    /* No other handler on top of ours: it might be one that does not return. */
+    /* No other handler may interrupt ours: it might not return. */
     CHECK(sigfillset(&sa.sa_mask) == 0);
     CHECK(sigaction(SIGPROF, &sa, NULL) == 0);
 }

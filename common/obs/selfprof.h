@@ -58,11 +58,11 @@ typedef void (*selfprof_capture_fn)(void *cookie, const struct selfprof_push *pa
  * there is if it is stopped before. Any thread. ERR_BUSY: SELFPROF_CAPTURES_MAX are under way. */
 NODISCARD int selfprof_capture(struct selfprof *p, uint64_t ms, selfprof_capture_fn done,
                                void *cookie, struct err *e);
-/* The one with this cookie ends within a moment, with what there is; done is called as ever. Any
- * thread, before done. */
+/* Ends the capture with this cookie at the next tick of the profiler's thread; `done` gets the
+ * samples so far. Any thread, before `done`. */
 void selfprof_capture_end(struct selfprof *p, const void *cookie);
 uint64_t selfprof_hz(const struct selfprof *p);
-/* Stops sampling and waits for the thread, which gives up a push under way. NULL is fine. */
+/* Stops sampling and waits for the thread, which cancels a push under way. NULL is fine. */
 void selfprof_stop(struct selfprof *p);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * selfprof_capture: the same samples once more, for who asked.
+ * selfprof_capture: the same samples once more, for requests.
  *
  *   captures_ask ──asked──> captures_tick: begins ──> captures_add ... ──> captures_tick: done
  *

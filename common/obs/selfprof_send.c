@@ -69,7 +69,7 @@ static void add_metrics(struct selfprof_sender *s)
     if (!s->o->metrics)
         return;
     m = metric_new(s->o->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total",
-                   "Profiles of ourselves that were pushed, or given up.", "result", NULL, 0);
+                   "Profiles of this process that were pushed, or dropped.", "result", NULL, 0);
     s->sent = metric_at(m, &ok, 1);
     s->failed = metric_at(m, &failed, 1);
 }
@@ -79,7 +79,7 @@ int selfprof_sender_new(const struct selfprof_opts *o, struct selfprof_sender **
     struct selfprof_sender *s;
     struct http_target target = { .addr_len = 0 };
 
-    /* Who takes the pushes himself needs no place to send them to. */
+    /* A process that takes the pushes itself needs no address to send them to. */
     if (!o->on_push && http_target_parse(o->url ? o->url : "", &target, e))
         return e->code;
     if (check(o, e))

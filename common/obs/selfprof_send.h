@@ -13,9 +13,9 @@ struct selfprof_sender;
 NODISCARD int selfprof_sender_new(const struct selfprof_opts *o, struct selfprof_sender **ret,
                                   struct err *e);
 void selfprof_sender_free(struct selfprof_sender *s); /* NULL is fine */
-/* Copies the push; the oldest ones go when there are too many. */
+/* Copies the push; the oldest pushes are dropped when there are too many. */
 void selfprof_sender_add(struct selfprof_sender *s, const struct selfprof_push *p);
-/* Sends what is due. Returns early when stop_fd turns readable (-1: never). */
+/* Sends pushes that are due. Returns early when stop_fd turns readable (-1: never). */
 void selfprof_sender_run(struct selfprof_sender *s, int stop_fd);
 size_t selfprof_sender_waiting(const struct selfprof_sender *s);
 

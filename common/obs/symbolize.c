@@ -95,7 +95,7 @@ void symbolizer_load(struct symbolizer *s, const struct unwind_map *map)
 /* ---- cleaning -------------------------------------------------------------------------------- */
 
 /* End of the name in a demangled C++ symbol: where its own parameter list starts, which is the last
- * one. ("Foo::bar()::{lambda()#1}::operator()(int) const" has three pairs that are none.) */
+ * one. ("Foo::bar()::{lambda()#1}::operator()(int) const" has three pairs that are not.) */
 static size_t cpp_name_end(struct str s)
 {
     size_t depth = 0, end = s.len;

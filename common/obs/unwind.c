@@ -384,7 +384,7 @@ static bool step_table(struct walk *w, const struct cfi_row *row)
     return true;
 }
 
-/* From the return of a signal handler to what it interrupted. */
+/* From the return of a signal handler to the interrupted code. */
 static bool step_signal(struct walk *w)
 {
     struct unwind_regs next;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bars: one state between values; the writer of JSON remembers what is open.
+ * bars: a state machine that stops between two values, so that a large reply can be sent in pieces.
+ *
+ * The state is the position in names and levels; the JSON writer remembers which arrays are open.
+ * Inside a level the size of the output is checked every LOOK_EVERY values only.
+ * Thread: one at a time.
  */
 #include "common/render/bars.h"
 

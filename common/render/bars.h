@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bars.h: names and levels of a flame graph or a diff as JSON, at once or in pieces. The text is
- * many times the bars, so nobody should need it whole.
+ * many times as large as the bars, so no caller should need the whole of it.
  *
  *      "names":["total",..],"levels":[[0,10,..],..]                    flamebearer
  *      "names":["total",..],"levels":[{"values":["0","10",..]},..]     proto3 JSON of a message

@@ -311,7 +311,8 @@ void calltree_graft(struct calltree *t, const struct calltree *from, uint32_t *r
 
 /* ---- layout -----------------------------------------------------------------------------------*/
 
-/* The k-th largest of v (1-based); reorders v. Quickselect with pivots nobody can foresee. */
+/* The k-th largest of v (1-based); reorders v. Quickselect with random pivots, so that no input can
+ * be made slow on purpose. */
 static uint64_t kth_largest(uint64_t *v, size_t n, size_t k, uint64_t seed)
 {
     ptrdiff_t low = 0, high = (ptrdiff_t)n - 1, want = (ptrdiff_t)k - 1;

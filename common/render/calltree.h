@@ -64,7 +64,7 @@ void calltree_graft(struct calltree *t, const struct calltree *from, uint32_t *r
 /* The name with this text, which is borrowed, known or new; _find: MAP_U64_EMPTY if unknown. */
 uint32_t calltree_name(struct calltree *t, struct str s);
 uint32_t calltree_name_find(const struct calltree *t, struct str s);
-/* The child with this name, known or new; _find: MAP_U64_EMPTY if there is none. */
+/* The child with this name, which is added if missing; _find: MAP_U64_EMPTY if missing. */
 uint32_t calltree_child(struct calltree *t, uint32_t parent, uint32_t name);
 uint32_t calltree_child_find(const struct calltree *t, uint32_t parent, uint32_t name);
 /* Adds to the self value of a node, up to INT64_MAX. */
@@ -81,7 +81,7 @@ void frame_name(const struct stacks_view *v, const struct str *strings, uint32_t
  * 0, does not count); with 0 all stay that have any. */
 uint64_t calltree_cut(const uint64_t *total, size_t nodes, size_t max_nodes, uint64_t seed);
 
-/* The tree cut to the largest nodes, children in order of name. Kept nodes are numbered anew, the
+/* The tree cut to the largest nodes, children in order of name. Kept nodes get new numbers, the
  * root is 0; children of i are child[child_at[i]] .. child[child_at[i + 1] - 1]. */
 struct layout {
     uint32_t *name; /* owned arrays, `len` entries (child_at: one more) */

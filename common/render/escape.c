@@ -15,7 +15,7 @@ static size_t char_len(const char *p, size_t left)
     return n == 3 && memcmp(p, "\xef\xbf", 2) == 0 && (unsigned char)p[2] >= 0xbe ? 0 : n;
 }
 
-/* Adds one character; `special` gives what stands for an ASCII one, or an empty text. */
+/* Adds one character; `special` gives the replacement of an ASCII character, or an empty text. */
 static size_t put_char(struct str s, size_t at, struct str (*special)(char c), struct buf *out)
 {
     size_t n = char_len(s.ptr + at, s.len - at);

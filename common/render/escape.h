@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * escape.h: names from strangers inside other languages' text. Bytes that are not UTF-8 come out
- * as U+FFFD, control characters and line breaks as blanks.
+ * escape.h: escapes names that come from outside, for the text of other languages. Bytes that are
+ * not UTF-8 come out as U+FFFD, control characters and line breaks as blanks.
  */
 #ifndef COMMON_RENDER_ESCAPE_H
 #define COMMON_RENDER_ESCAPE_H

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * folded: a walk over a layout that writes one line per node with a value of its own.
+ *
+ * The walk is a loop with a stack of its own, since trees may be deep and code does not recurse on
+ * input. The text of the path grows by a name on the way down and is cut on the way up. Between two
+ * steps the walk can stop, so a large reply is sent in pieces (folded_next).
+ * Thread: one at a time.
+ */
 #include "common/render/folded.h"
 
 #include "common/base/mem.h"

@@ -8,9 +8,9 @@
  *                   ├── peer goes down or restarts (rpc_peer.c) ────────┤
  *                   └── rpc_node_free ──────────────────────────────────┘    rpc_cancel: no done
  *
- * A call is in the table exactly while it is under way; who takes it out ends it, so it ends once.
- * A reply whose id is not in the table is stale: counted and dropped. What fails inside rpc_send
- * itself ends in the next round of the loop, from the list `ended`.
+ * A call is in the table exactly while it is under way; the code that takes it out ends it, so it
+ * ends once. A reply whose id is not in the table is stale: counted and dropped. What fails inside
+ * rpc_send itself ends in the next round of the loop, from the list `ended`.
  */
 #include "common/rpc/rpc.h"
 
@@ -224,7 +224,7 @@ static void on_asked(struct rpc_node *n, struct rpc_msg *m)
     struct rpc_peer *p;
     struct err e;
 
-    /* A ping of our own that somebody threw back would make us a peer of ourselves. */
+    /* A reflected ping of our own would make this node a peer of itself. */
     if ((m->epoch == n->epoch && !map_str_get(n->by_addr, str_c(m->from))) ||
         rpc_peer_find(n, m->from, false, &p, &e)) {
         rpc_metrics_drop(n->metrics, RPC_DROP_ROUTE);
@@ -311,8 +311,8 @@ int rpc_listen_check(const char *listen, const char *advertise, struct err *e)
         return e->code;
     if (rpc_addr_wildcard(str_c(advertise)))
         return err_set(e, ERR_CONFIG,
-                       "rpc listens on %s, which nobody can answer to: configure the address to "
-                       "advertise, such as tcp://10.0.0.7:9095",
+                       "rpc listens on %s, which is not an address that peers can reach: configure "
+                       "the address to advertise, such as tcp://10.0.0.7:9095",
                        listen);
     if (wire_of(answers) != wire_of(scheme))
         return err_set(e, ERR_CONFIG, "rpc listens on %s and cannot advertise %s", listen,

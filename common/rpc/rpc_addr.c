@@ -4,7 +4,7 @@
  *
  * Replies come back over a connection of their own, so a caller needs an address too. It has to be
  * known before the port is open; so for tcp a port is asked from the kernel, given back and bound
- * again by the transport, which tries another one if somebody was faster.
+ * again by the transport, which tries another one if the port was taken meanwhile.
  */
 #include "common/rpc/rpc_addr.h"
 

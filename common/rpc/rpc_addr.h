@@ -17,7 +17,7 @@
 enum rpc_scheme { RPC_SCHEME_TCP, RPC_SCHEME_IPC, RPC_SCHEME_INPROC, RPC_SCHEME_MEM };
 
 NODISCARD int rpc_addr_parse(struct str addr, enum rpc_scheme *ret, struct err *e);
-/* tcp with * or an all-zero address: good to listen on, nothing anybody could answer to. */
+/* True for tcp with * or an all-zero address: a node can listen on it, and no peer can call it. */
 bool rpc_addr_wildcard(struct str addr);
 /* Host, without brackets, and port of a tcp address that was checked. */
 void rpc_addr_split(struct str addr, struct str *ret_host, struct str *ret_port);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_crypto.h: AES-256-GCM and HKDF-SHA256, by OpenSSL. Who uses a key sees to it that no nonce
- * is used twice under it. Thread: one per object.
+ * rpc_crypto.h: AES-256-GCM and HKDF-SHA256, by OpenSSL. The caller must make sure that no nonce is
+ * used twice under one key. Thread: one per object.
  */
 #ifndef COMMON_RPC_RPC_CRYPTO_H
 #define COMMON_RPC_RPC_CRYPTO_H
@@ -23,7 +23,7 @@ void rpc_aead_free(struct rpc_aead *a); /* wipes; NULL is fine */
 void rpc_aead_seal(struct rpc_aead *a, const uint8_t nonce[RPC_NONCE_BYTES], struct str ad,
                    struct str head, struct str body, uint8_t *out);
 /* Decrypts all of `sealed` but its tag to `out`, RPC_TAG_BYTES less. False: not sealed by this key
- * with this nonce and `ad`; then what stands in `out` means nothing and may not be looked at. */
+ * with this nonce and `ad`; then the bytes of `out` are not authentic and must not be used. */
 bool rpc_aead_open(struct rpc_aead *a, const uint8_t nonce[RPC_NONCE_BYTES], struct str ad,
                    struct str sealed, uint8_t *out) NODISCARD;
 

@@ -29,22 +29,22 @@
  *   70      6   zero
  *   76      4   crc32c       of the whole frame with these four bytes 0; 0 in a sealed frame
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
- *   80 + n  4   link         which of the sender's ways to us: seq counts along one. Builds before
- *                            this field send none, and count as link 0
- *   84 + n  4   again        in errors: seconds after which another try makes sense; else 0
+ *   80 + n  4   link         which of the sender's connections to us: seq counts along one. Builds
+ *                            without this field count as link 0
+ *   84 + n  4   again        in errors: seconds after which a retry makes sense; else 0
  *   88 + n  8   cluster      of the sender, where it knows it: the first 16 digits of its id
- *                            (common/cluster/coord/keyspace.h), or what stands for it where there
- * is
- *                            none (agree.h there). What ends the head and is 0 is left out
+ *                            (common/cluster/coord/keyspace.h), or the number that replaces it in
+ *                            a cluster without an id (agree.h there). Zero bytes at the end of
+ *                            the head are left out
  *   head    length           payload
  *
  * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4, link 1): 100 bytes,
  *   45 4d 42 52 01 01 01 01 5c 00 00 00 00 00 00 00 02 00.. 00.. 03 00.. 04 00.. <left> 00 00 00 00
  *   08 00 00 00 08 00 00 00 08 00 00 00 08 00 00.. <crc> 69 70 63 3a 2f 2f 2f 61 01 00 00 00 ...
  *
- * Versions: a build reads its own version and the one before. Pings and pongs are written in
- * version 1 for ever, so that any two builds learn what the other reads; everything else is written
- * in the oldest version a build knows until the peer's pong names a newer one that both read. Two
+ * Versions: a build reads its own version and the previous one. Pings and pongs are always written
+ * in version 1, so that any two builds learn what the other reads; everything else is written in
+ * the oldest version a build knows until the peer's pong names a newer version which both read. Two
  * builds without a common version refuse each other's calls by name (see rpc_peer.c).
  */
 #ifndef COMMON_RPC_RPC_FRAME_H
@@ -86,7 +86,7 @@ enum rpc_lane { RPC_LANE_CONTROL, RPC_LANE_BULK, RPC_LANES };
 enum rpc_drop {
     RPC_DROP_NONE,
     RPC_DROP_SHORT,   /* cut off, or longer than it says */
-    RPC_DROP_MAGIC,   /* not one of ours */
+    RPC_DROP_MAGIC,   /* not a frame of Embertree */
     RPC_DROP_VERSION, /* a version this build does not read */
     RPC_DROP_CHECKSUM,
     RPC_DROP_HEADER,     /* fields that contradict each other */
@@ -101,8 +101,8 @@ enum rpc_drop {
     RPC_DROP_EXPIRED,    /* outgoing: its deadline passed in the queue */
     RPC_DROP_QUEUE,      /* outgoing: the queue to the peer is full */
     RPC_DROP_UNSEALED,   /* not sealed, and there is a cluster key */
-    RPC_DROP_KEY,        /* sealed with a key that is not one of ours */
-    RPC_DROP_FORGED,     /* sealed wrongly: damaged, or by somebody without the key */
+    RPC_DROP_KEY,        /* sealed with an unknown key */
+    RPC_DROP_FORGED,     /* sealed wrongly: damaged, or by a peer without the key */
     RPC_DROP_REPLAYED,   /* sealed, and came before, or too old to tell */
     RPC_DROP_TICKET,     /* sealed for this address before it restarted, or by a dead process */
     RPC_DROP_CLUSTER,    /* from another cluster, or by settings that do not go with ours */
@@ -129,7 +129,7 @@ size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD
  * returns ERR_CORRUPT (RPC_DROP_VERSION: ERR_UNAVAILABLE) and says why. Any bytes are safe. */
 NODISCARD int rpc_frame_parse(struct str in, uint8_t speaks_min, uint8_t speaks_max,
                               struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e);
-/* The same for what was sealed: its checksum must be 0. */
+/* The same for a sealed frame: its checksum must be 0. */
 NODISCARD int rpc_frame_parse_bare(struct str in, uint8_t speaks_min, uint8_t speaks_max,
                                    struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e);
 /* "request" and so on; "?" for others. */

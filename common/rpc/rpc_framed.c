@@ -14,12 +14,13 @@
  *
  * Bounds: bytes waiting per lane <= queue_max for requests and replies, and QUEUE_RESERVE more for
  * what keeps the link alive (pings, errors, cancels, fins). At most one ping waits: a peer that is
- * not there would otherwise find hundreds when it comes. What waits past its deadline is dropped
- * unsent. A message of a frame that began goes on: the receiver counts on the rest.
+ * not there would otherwise find hundreds when it comes. A message that waits beyond its deadline
+ * is dropped unsent. If the first frame of a message was sent, the rest is sent, too: the receiver
+ * waits for it.
  *
  * With cluster keys (rpc_guard.c) a lane holds everything but pings and pongs back until the peer's
- * pong says how it takes frames; so pings and pongs go before what waits. While keys are optional,
- * a ping goes sealed and then plain, until a pong says which of both the peer reads.
+ * pong says how it takes frames; so pings and pongs go before waiting messages. While keys are
+ * optional, a ping goes sealed and then plain, until a pong says which of both the peer reads.
  */
 #include "common/rpc/rpc_framed.h"
 
@@ -44,7 +45,7 @@ struct lane {
     size_t bytes;
     struct rpc_pipe *pipe;
     uint64_t seq;    /* of the first message, once a part of it went; else 0 */
-    uint32_t offset; /* of what is to be sent next of it */
+    uint32_t offset; /* of the next byte to send */
     bool plain_too;  /* it is a ping that went sealed and now goes plain */
 };
 
@@ -63,7 +64,7 @@ struct framed_port {
     bool zstd;
     uint64_t seq_floor; /* links that are gone went up to here */
     uint32_t links;     /* made so far */
-    uint64_t odd_ns;    /* when a frame of another cluster was told last; 0: never */
+    uint64_t odd_ns;    /* when a frame of another cluster was logged last; 0: never */
 };
 
 struct framed_link {
@@ -73,7 +74,7 @@ struct framed_link {
     uint64_t seq;    /* of the last message sent */
     uint8_t speaks;
     bool ping_waits;
-    bool plain; /* the peer reads what is not sealed; never where that is not taken */
+    bool plain;                   /* the peer reads unsealed frames; false if ours must be sealed */
     struct rpc_guard_link *guard; /* owned; NULL without a guard */
     struct lane lanes[RPC_LANES];
     struct lane_ref {
@@ -233,7 +234,7 @@ static void on_packed(void *cookie, void *tag, struct rpc_msg *m, bool ok)
     struct lane *q = &l->lanes[m->lane];
 
     (void)cookie;
-    if (l->guard && is_greeting(m)) /* to the front, behind what is half sent */
+    if (l->guard && is_greeting(m)) /* to the front, behind a message that is partly sent */
         list_add_tail(q->seq ? q->msgs.next->next : q->msgs.next, &m->link);
     else
         list_add_tail(&q->msgs, &m->link);
@@ -288,9 +289,9 @@ static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_
     l->port = p;
     l->speaks = p->o.speaks_min;
     l->number = ++p->links;
-    /* Whoever is called again after its link was given up still knows our epoch and the numbers of
-     * before. To builds that do not read the link's number, ones that begin anew would all be
-     * duplicates. */
+    /* A peer whose link was closed and is opened again still knows our epoch and the previous
+     * numbers. Builds that do not read the link's number would take numbers that begin again at 0
+     * for duplicates. */
     l->seq = p->seq_floor;
     l->guard = p->guard ? rpc_guard_link_new(p->guard, addr) : NULL;
     for (size_t i = 0; i < RPC_LANES; i++) {
@@ -348,7 +349,7 @@ static void framed_link_reset(struct rpc_link *link)
     for (size_t i = 0; i < RPC_LANES; i++) {
         struct lane *q = &l->lanes[i];
 
-        /* The rest of a message whose beginning is lost would be of no use to anybody. */
+        /* The rest of a message whose beginning is lost would be useless to the receiver. */
         if (q->seq) {
             struct rpc_msg *m = container_of(q->msgs.next, struct rpc_msg, link);
 
@@ -460,7 +461,8 @@ static void port_take(struct framed_port *p, struct rpc_msg *m)
     rpc_pack_in(p->pack_in, m);
 }
 
-/* What came, as a frame. Nothing but an envelope is looked at before it proved itself. */
+/* Decodes received bytes as a frame. Only the envelope is read before the frame is
+ * authenticated. */
 static enum rpc_drop port_parse(struct framed_port *p, struct str bytes, struct rpc_frame *ret,
                                 struct rpc_seal *ret_seal)
 {

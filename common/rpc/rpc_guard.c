@@ -2,20 +2,20 @@
  *
  * rpc_guard: sealing and opening (bytes and keys: rpc_seal.h).
  *
- * Frames go one way and nobody shakes hands, so the pings that are sent anyway do it:
+ * Frames go one way and there is no handshake, so the pings that are sent anyway do its work:
  *
  *    A                                                          B
- *      ping (greeting, sealed for anybody with the key) ──────>
+ *      ping (greeting, sealed for any node with the key) ─────>
  *      <────── pong (greeting): answers that ping, gives ticket t, which is for A's process alone
  *      bound frames: key of cluster key, salt, both epochs, both addresses, t ──────>
  *
- * and the same from B to A, each way by itself. A ping says nothing worth repeating: who repeats
- * one gets a pong sent to whoever sent it first. A pong counts for the process that asked
- * (to_epoch) and the ping it answers (rpc_peer.c), so A knows that B is there now, and binds.
+ * and the same from B to A, each way by itself. A replayed ping is harmless: the pong is sent to
+ * the node that sent the ping first. A pong counts for the process that asked (to_epoch) and the
+ * ping it answers (rpc_peer.c), so A knows that B is there now, and binds.
  *
  * A ticket is a random number that B remembers: (address, epoch, ticket). Frames under a ticket
- * that B does not remember cannot be opened, whoever kept them. So what was sealed for B before it
- * restarted is void, and so is everything from before B forgot a window:
+ * that B does not remember cannot be opened, even if an attacker kept them. So all frames sealed
+ * for B before it restarted are void, and so are all frames sealed before B forgot their window:
  *
  *    whenever B forgets a session, B forgets the ticket under which it began.          (1)
  *
@@ -132,7 +132,7 @@ static void ticket_forget(struct rpc_guard *g, struct ticket *t)
     t->epoch = 0;
 }
 
-/* The ticket of this process of the link's address, made if there is none. */
+/* The ticket of this process of the link's address; made if it does not exist. */
 static uint64_t ticket_give(struct rpc_guard_link *l, uint64_t epoch)
 {
     struct rpc_guard *g = l->guard;
@@ -467,7 +467,8 @@ enum rpc_drop rpc_guard_judge(const struct rpc_guard *g, const struct rpc_seal *
 {
     if (!agrees(g, s, f))
         return RPC_DROP_FORGED;
-    /* Who sealed it has the key: it answers a ping of the process that was here before. */
+    /* The sender holds the key, so this is a late answer to a ping of the previous process on this
+     * address. */
     if (f->kind == RPC_PONG && f->to_epoch != g->o.epoch)
         return RPC_DROP_EPOCH;
     return RPC_DROP_NONE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_guard.h: who may talk to a port that has cluster keys. One guard per port, a guarded link
- * per link; they seal what goes out and open what comes in. rpc_guard.c says how and why it is
- * safe. Thread: the loop's.
+ * rpc_guard.h: decides which frames a port with cluster keys accepts. One guard per port, a guarded
+ * link per link; they seal outgoing frames and open incoming ones. rpc_guard.c says how and why it
+ * is safe. Thread: the loop's.
  */
 #ifndef COMMON_RPC_RPC_GUARD_H
 #define COMMON_RPC_RPC_GUARD_H
@@ -30,11 +30,11 @@ void rpc_guard_free(struct rpc_guard *g); /* its links are freed; NULL is fine *
 struct rpc_guard_link *rpc_guard_link_new(struct rpc_guard *g, const char *addr);
 void rpc_guard_link_free(struct rpc_guard_link *l); /* NULL is fine */
 
-/* A pong to our own, young ping says who is there and gives a ticket: from now on, frames can be
- * sealed for it. The same as before changes nothing. */
+/* Notes the process (epoch) and the ticket from a pong to our own recent ping: from now on, frames
+ * can be sealed for it. The same values again change nothing. */
 void rpc_guard_bind(struct rpc_guard_link *l, uint64_t epoch, uint64_t ticket);
 void rpc_guard_unbind(struct rpc_guard_link *l);
-/* The epoch of who is there; 0: not bound, only greetings can be sealed. */
+/* The epoch of the peer's process; 0: not bound, only greetings can be sealed. */
 uint64_t rpc_guard_bound(const struct rpc_guard_link *l);
 
 /* Seals a ping or a pong; to_epoch: of the node whose ping this pong answers, 0 for a ping. The
@@ -49,7 +49,7 @@ struct str rpc_guard_seal(struct rpc_guard_link *l, enum rpc_lane lane, struct s
  * *ret_seal what the envelope said, all of it true. Else why not. */
 enum rpc_drop rpc_guard_open(struct rpc_guard *g, struct str in, struct str *ret,
                              struct rpc_seal *ret_seal);
-/* What was in it must agree with its envelope, else RPC_DROP_FORGED; and a pong must be for this
+/* The opened frame must agree with its envelope, else RPC_DROP_FORGED; and a pong must be for this
  * process, else RPC_DROP_EPOCH. */
 enum rpc_drop rpc_guard_judge(const struct rpc_guard *g, const struct rpc_seal *s,
                               const struct rpc_frame *f);

@@ -3,12 +3,12 @@
  * rpc_inproc: nodes of one process. A message is moved by pointer: no frame, no compression, no
  * checksum, and none is lost, repeated or reordered.
  *
- *   link_send ──> box of the name (list) ──next round of the loop──> on_msg of who listens
+ *   link_send ──> box of the name (list) ──next round of the loop──> on_msg of the listener
  *
  * Delivery never happens inside link_send, so a reply cannot arrive before the call returns, as
- * over a network. A box exists as soon as somebody calls the name; like a socket it keeps what is
- * sent before the listener comes, within queue_max per link. What a listener that goes away has not
- * taken is lost, as with a process that dies.
+ * over a network. A box exists as soon as a node calls the name; like a socket it keeps messages
+ * sent before the listener comes, within queue_max per link. Messages that a listener has not taken
+ * when it closes are lost, as with a process that dies.
  *
  * All nodes of one rpc_net live on one loop (CHECKed): there is no lock here.
  */
@@ -23,7 +23,7 @@ enum { MESSAGES_PER_ROUND = 64, QUEUE_RESERVE = 1 << 20, MSG_OVERHEAD = 256 };
 struct box {
     char name[RPC_ADDR_MAX + 1];
     struct rpc_inproc *all;
-    struct inproc_port *port; /* NULL: nobody listens */
+    struct inproc_port *port; /* NULL: no node listens */
     struct list items;        /* of struct item */
     size_t links;
 };
@@ -212,7 +212,8 @@ static int inproc_link_open(struct rpc_port *port, const char *addr, struct rpc_
     return 0;
 }
 
-/* What this link sent and nobody took is dropped, or only its requests of one id. */
+/* Drops messages that this link sent and the listener has not taken: all, or only requests with
+ * this id. */
 static void link_clear(struct inproc_link *l, bool all, uint64_t id)
 {
     list_for (it, &l->box->items) {
@@ -227,7 +228,7 @@ static void inproc_link_close(struct rpc_link *link)
 {
     struct inproc_link *l = container_of(link, struct inproc_link, link);
 
-    /* Sent is sent while somebody listens: only the account goes away. */
+    /* While a node listens its messages stay in the box: only the link's account is freed. */
     if (!l->box->port)
         link_clear(l, true, 0);
     list_for (it, &l->box->items) {
@@ -289,7 +290,7 @@ static int inproc_link_send(struct rpc_link *link, struct rpc_msg *m, struct err
     return 0;
 }
 
-/* Within a process nobody has to prove anything. */
+/* Within a process no key has to be proven. */
 static void inproc_link_bind(struct rpc_link *link, const struct rpc_msg *pong)
 {
     (void)link, (void)pong;

@@ -5,10 +5,10 @@
  *     2026-11: 6f0e…32 bytes in hex or base64…      # the first one seals, all of them open
  *     2026-05: q83v…
  *
- * The file is looked at again now and then, so that keys change without a restart. To rotate: add
- * the new key as the second line everywhere; move it to the first place everywhere; remove the old
- * one everywhere. Whoever may read the file is a member of the cluster, so others may not.
- * Thread: the loop's.
+ * The file is looked at again every RPC_KEYS_EVERY, so that keys change without a restart. To
+ * rotate: add the new key as the second line everywhere; move it to the first place everywhere;
+ * remove the old one everywhere. Every process that can read the file is a member of the cluster,
+ * so its mode must not let others read it. Thread: the loop's.
  */
 #ifndef COMMON_RPC_RPC_KEYS_H
 #define COMMON_RPC_RPC_KEYS_H
@@ -38,13 +38,13 @@ NODISCARD int rpc_keys_parse(struct str text, const char *name, struct rpc_keys 
 NODISCARD int rpc_keys_load(const char *path, struct rpc_keys **ret, struct err *e);
 void rpc_keys_free(struct rpc_keys *k); /* wipes; NULL is fine */
 /* Reads the file again if it changed, looking at most each RPC_KEYS_EVERY. 0 with *ret_changed, or
- * an error, said once per change of the file: then the keys stay as they were. */
+ * an error, returned once per change of the file: then the keys stay unchanged. */
 NODISCARD int rpc_keys_check(struct rpc_keys *k, uint64_t now_ms, bool *ret_changed, struct err *e);
 /* Other keys in the place of these; frees `with`. */
 void rpc_keys_replace(struct rpc_keys *k, struct rpc_keys *with);
 
 const struct rpc_key *rpc_keys_first(const struct rpc_keys *k); /* what seals */
-/* NULL: not one of ours. Borrowed until the keys change. */
+/* NULL: unknown. Borrowed until the keys change. */
 const struct rpc_key *rpc_keys_find(const struct rpc_keys *k, const uint8_t mark[RPC_KEY_MARK]);
 /* Another number whenever the keys changed. */
 uint64_t rpc_keys_serial(const struct rpc_keys *k);

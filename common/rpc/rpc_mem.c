@@ -56,7 +56,7 @@ struct mem_pipe {
     struct mem_ear *from;
     char to[RPC_ADDR_MAX + 1];
     size_t under_way; /* bytes */
-    bool waiting;     /* somebody heard "no room" */
+    bool waiting;     /* `room` returned false; call on_room when there is room */
     void (*on_room)(void *cookie);
     void *cookie;
 };
@@ -65,7 +65,7 @@ struct flight {
     struct list link; /* in mem.flights */
     struct rpc_mem *mem;
     struct timer *timer;
-    struct mem_pipe *pipe; /* NULL: closed or connected anew */
+    struct mem_pipe *pipe; /* NULL: closed or connected again */
     char from[RPC_ADDR_MAX + 1], to[RPC_ADDR_MAX + 1];
     bool lost;
     size_t len;

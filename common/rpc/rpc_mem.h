@@ -2,7 +2,7 @@
  *
  * rpc_mem.h: the simulated network behind mem:// addresses. The same frames as on sockets travel
  * through it, and a seed decides which are late, lost, repeated, damaged. On a simulated loop a run
- * is a function of the seed. Faults may be changed at any time and hold for what is sent from then
+ * is a function of the seed. Faults may be changed at any time and hold for frames sent from then
  * on. Thread: the loop's.
  */
 #ifndef COMMON_RPC_RPC_MEM_H
@@ -27,10 +27,12 @@ void rpc_mem_cut(struct rpc_net *n, const char *from, const char *to);
 void rpc_mem_heal(struct rpc_net *n); /* undoes every cut */
 /* Everything to or from addr takes that much longer; 0 ends it. */
 void rpc_mem_slow(struct rpc_net *n, const char *addr, uint32_t more_ms);
-/* Who listens on addr does so on `to` from now on, and speaks from there: somebody else may take
- * its place though it has not ended. Frames under way to addr are for that one. */
+/* The node that listens on addr listens on `to` from now on, and sends from there: another node may
+ * take its place on addr though it has not ended. Frames under way to addr are for that other
+ * node. */
 void rpc_mem_rename(struct rpc_net *n, const char *addr, const char *to);
-/* Hands bytes to who listens on addr, as if they came from a socket. False: nobody does. */
+/* Hands bytes to the node that listens on addr, as if they came from a socket. False: no node
+ * does. */
 bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes);
 /* Asks `late_ms` about every frame that is sent: it arrives after exactly so long; 0: as it comes.
  * NULL ends it. */

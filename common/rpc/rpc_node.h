@@ -18,7 +18,7 @@
 
 #define RPC_MS_NS       UINT64_C(1000000)
 #define RPC_PEERS_MAX   4096
-#define RPC_CALLERS_MAX 3072 /* of them; strangers shall not take the places of whom we call */
+#define RPC_CALLERS_MAX 3072 /* of them; callers must not take the places of peers that we call */
 
 /*  NEW ──first pong──> UP ──dead_ms without one──> DOWN ──pong──> UP      NEW ──dead_ms──> DOWN  */
 enum rpc_peer_state { RPC_PEER_NEW, RPC_PEER_UP, RPC_PEER_DOWN };
@@ -40,9 +40,9 @@ struct rpc_peer {
     uint64_t pong_ns;               /* when it came; before the first: when the peer was made */
     uint64_t ping_sent_ns;          /* when the newest ping that was answered was sent */
     uint64_t heard_ns;              /* any message from this address */
-    uint64_t reset_ns;              /* when the way to it was made anew last */
+    uint64_t reset_ns;              /* when its connection was reset last */
     uint64_t pinged_ns;             /* when it was pinged last */
-    char named[RPC_ADDR_MAX + 1];   /* sealed: who answered instead; "": nobody */
+    char named[RPC_ADDR_MAX + 1];   /* sealed: the address that answered instead; "": none */
     struct list calls;              /* of struct rpc_out */
     size_t serving;                 /* requests of it that run here */
     uint8_t fins_left;              /* draining: bit per lane without an echo */
@@ -56,12 +56,12 @@ struct rpc_call {
     uint32_t magic;
     struct list link;      /* in node.serving */
     struct rpc_node *node; /* NULL: freed before the answer came */
-    struct rpc_peer *peer; /* who asked */
+    struct rpc_peer *peer; /* the caller */
     uint64_t id, epoch, deadline_ns;
     uint16_t method;
     atomic_bool canceled;            /* read by other threads */
     bool failed_early;               /* answered: rpc_fail_early */
-    void (*on_cancel)(void *cookie); /* NULL: nobody asked */
+    void (*on_cancel)(void *cookie); /* NULL: not wanted */
     void *cancel_cookie;
     struct buf payload;
 };
@@ -76,7 +76,7 @@ struct rpc_node {
     uint64_t epoch;
     struct rpc_metrics *metrics; /* of net */
     struct prng prng;
-    struct rpc_port *port;  /* NULL: calls only, and nobody yet */
+    struct rpc_port *port;  /* NULL: a node that only calls, and has not called yet */
     enum rpc_scheme scheme; /* of port */
     bool closing;
 
@@ -121,7 +121,7 @@ NODISCARD int rpc_node_open_port(struct rpc_node *n, const char *listen, const c
                                  struct err *e);
 
 /* rpc_peer.c */
-/* The peer with this address, made if there is none; called: by us. */
+/* The peer with this address, made if missing; `called`: by this node. */
 NODISCARD int rpc_peer_find(struct rpc_node *n, const char *addr, bool called,
                             struct rpc_peer **ret, struct err *e);
 void rpc_peers_free(struct rpc_node *n);
@@ -137,7 +137,7 @@ void rpc_peer_say_down(const struct rpc_peer *p, uint64_t now_ns, struct err *e)
 void rpc_serve_request(struct rpc_node *n, struct rpc_peer *p, struct rpc_msg *m);
 void rpc_serve_cancel(struct rpc_node *n, const struct rpc_msg *m);
 void rpc_serve_tick(struct rpc_node *n, uint64_t now_ns);
-/* The caller of these restarted: nobody waits for them. */
+/* The caller of these requests restarted and does not wait for them any more. */
 void rpc_serve_forget(struct rpc_node *n, const struct rpc_peer *p, uint64_t epoch);
 void rpc_serve_detach(struct rpc_node *n);
 void rpc_serve_refuse(struct rpc_peer *p, const struct rpc_msg *request, const struct err *e);

@@ -15,7 +15,7 @@ enum { ZSTD_LEVEL = 1 };
 
 struct job {
     struct list link;      /* in pack.jobs while pack is set */
-    struct rpc_pack *pack; /* NULL: nobody waits */
+    struct rpc_pack *pack; /* NULL: its owner was freed */
     void *tag;
     struct rpc_msg *msg; /* owned */
     bool inward, ok;

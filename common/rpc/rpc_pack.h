@@ -7,13 +7,13 @@
 
 #include "common/rpc/rpc_wire.h"
 
-#define RPC_PACK_LEAST  KIB        /* smaller bodies stay as they are */
+#define RPC_PACK_LEAST  KIB        /* smaller bodies are not compressed */
 #define RPC_PACK_INLINE (32 * KIB) /* up to here the loop does it itself */
 
 struct rpc_pack;
-/* `tag` is what rpc_pack_out was given. ok false: the bytes are no zstd of this size, or nobody
- * wants the message any more. The message is moved. Called inside rpc_pack_in / _out, or later on
- * the loop. */
+/* `tag` is what rpc_pack_out was given. ok false: the bytes are not zstd of this size, or the
+ * message was canceled meanwhile. The message is moved. Called inside rpc_pack_in / _out, or later
+ * on the loop. */
 typedef void (*rpc_pack_fn)(void *cookie, void *tag, struct rpc_msg *m, bool ok);
 
 /* pool may be NULL: everything at once. */

@@ -3,19 +3,20 @@
  * rpc_peer: the nodes this one talks to, and whether they live.
  *
  * A peer is an address with a link to it. Peers that this node calls come from rpc_peer_get and
- * stay, or from rpc_peer_now and go when they are down and nobody has asked for them for long;
- * peers that call this node are made when they do, for the answers, and go when they are silent.
+ * stay, or from rpc_peer_now and are freed when they are down and were not asked for during
+ * FORGET_MS; peers that call this node are made for the answers, and are freed when they are
+ * silent.
  *
  * Life is a round trip: a ping each heartbeat, DOWN after dead_ms without a pong. Hearing a peer is
  * not enough, since the way there may be broken while the way back works. A pong counts if its ping
- * is younger than dead_ms (its body carries the time back), so one that was stuck somewhere brings
- * nobody back to life. When this process itself slept (SIGSTOP, a laptop's lid), the silence is its
+ * is younger than dead_ms (its body carries the time back), so a delayed pong does not make a dead
+ * peer count as up. When this process itself slept (SIGSTOP, a laptop's lid), the silence is its
  * own and is not counted.
  *
- * DOWN: pending calls fail at once, the link is connected anew, now and every so often while it
- * lasts, since TCP waits longer and longer by itself. A pong with another epoch: the peer restarted
- * and knows nothing of the calls it had; they fail too. Pongs are ordered by their ping, so one of
- * the former process that comes late changes nothing.
+ * DOWN: pending calls fail at once, the link is connected again, at once and repeatedly while the
+ * state lasts, since TCP by itself waits longer and longer. A pong with another epoch: the peer
+ * restarted and knows nothing of the calls it had; they fail too. Pongs are ordered by their ping,
+ * so a late pong of the previous process changes nothing.
  */
 #include <stdio.h>
 
@@ -25,7 +26,7 @@
 #include "common/rpc/rpc_node.h"
 
 enum { RESET_MS_MIN = 1000, SILENT_MS_MIN = 30000, FORGET_MS = 600000, PING_AGAIN_MS = 10 };
-enum { AGAIN_S = 1 }; /* whoever is away may be back */
+enum { AGAIN_S = 1 }; /* a peer that is down may be back */
 #define TOKEN_BITS 16
 
 static uint64_t dead_ns(const struct rpc_node *n)
@@ -469,7 +470,7 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
     }
 }
 
-/* Nobody needs it: neither it nor we have said anything for long. */
+/* True if the peer can be freed: neither side has sent anything for long. */
 static bool peer_over(const struct rpc_peer *p, uint64_t now_ns)
 {
     uint64_t silent_ns = MAX(10 * dead_ns(p->node), SILENT_MS_MIN * RPC_MS_NS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rpc_seal: the envelope of a sealed frame and what its keys are made of (layout in the header).
- * Pure functions. Who has which key and which ticket: rpc_guard.c.
+ * Pure functions. Which node has which key and which ticket is in rpc_guard.c.
  */
 #include "common/rpc/rpc_seal.h"
 

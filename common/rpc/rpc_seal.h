@@ -18,15 +18,15 @@
  *     56    4   length       of the frame = all bytes - 80
  *     60    4   zero
  *     64    n   the frame, encrypted by AES-256-GCM
- *     64+n 16   tag; what is authenticated besides: bytes 0 to 63
+ *     64+n 16   tag; also authenticated: bytes 0 to 63
  *
  * Key of a frame: HKDF-SHA256(cluster key, salt, info), 32 bytes, where info is
  *   greeting  "embertree rpc greeting 1", epoch
  *   bound     "embertree rpc bound 1", epoch, epoch of the receiver, ticket,
  *             length (2 bytes) and bytes of the sender's address, the same of the receiver's
  * Nonce: lane (1 byte), three zero bytes, counter. So a nonce comes twice under one key only if a
- * salt does: 16 random bytes, drawn anew for every greeting, and for every run, which is over
- * after 2^32 - 1 frames of a lane, with the process, with the peer's process, with the key.
+ * salt does: 16 random bytes, new for every greeting and for every run. A run ends after 2^32 - 1
+ * frames of a lane, with the process, with the peer's process, and with the key.
  *
  * Example: a ping of epoch 2 from ipc:///a as in rpc_frame.h (its left_ms 0), salt 10 11 .. 1f,
  * body 01 .. 08, under the key 00 01 .. 1f: 64 + 100 + 16 bytes (checked by test_rpc_seal.c),

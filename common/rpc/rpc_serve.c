@@ -4,7 +4,7 @@
  *
  * A struct rpc_call belongs to the role between its serve function and rpc_reply or rpc_fail, which
  * free it. It may outlive the node: the answer then goes nowhere. `canceled` is the one field that
- * other threads read (a merge on a pool thread looks now and then whether it is still wanted).
+ * other threads read (a merge on a pool thread checks it while it works).
  *
  * Bounds: pending_max requests at once and serving_max bytes of them; over that ERR_BUSY at once,
  * so that the caller can go elsewhere.
@@ -14,7 +14,7 @@
 
 #define CALL_MAGIC MAGIC('C', 'A', 'L', 'L')
 
-/* Whoever asked to be told may answer the call, and free it. */
+/* The on_cancel callback may answer the call, and free it. */
 static void cancel(struct rpc_call *c)
 {
     void (*told)(void *cookie) = c->on_cancel;
@@ -78,7 +78,7 @@ static bool call_answer(struct rpc_call *c, struct rpc_msg *m, struct err *e)
     return false;
 }
 
-/* Counts the end of a call; false: nobody waits for it. */
+/* Counts the end of a call; false: the caller does not wait for it any more. */
 static bool call_wanted(const struct rpc_call *c, int code)
 {
     CHECK(c->magic == CALL_MAGIC);
@@ -227,7 +227,7 @@ void rpc_call_as(struct rpc_call *c, enum rpc_method method, struct str payload)
     n->methods[method].fn(n->methods[method].cookie, c, payload);
 }
 
-/* ---- nobody waits any more ------------------------------------------------------------------- */
+/* ---- canceled calls -------------------------------------------------------------------------- */
 
 void rpc_serve_cancel(struct rpc_node *n, const struct rpc_msg *m)
 {

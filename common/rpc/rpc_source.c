@@ -4,11 +4,11 @@
  *
  * A sender numbers its messages per link. The last RPC_WINDOW numbers are a bitmap; a message marks
  * its bit when it is whole, so a lost chunk does not use up the number, and a chunk that comes
- * again after that finds the bit. What is older than the window cannot be told from a duplicate and
+ * again after that finds the bit. A frame older than the window cannot be told from a duplicate and
  * is dropped: its caller's deadline ends the call.
  *
- * A restarted node has another epoch and is another sender: nobody needs to know which of two
- * epochs is newer, and frames of the dead one that were still under way do no harm.
+ * A restarted node has another epoch and is another sender: it does not matter which of two epochs
+ * is newer, and late frames of the dead process do no harm.
  *
  * Budget: the announced size of a message counts from its first chunk. A message lives until the
  * time left that its first chunk named, at most PART_LIFE_MAX_MS.

@@ -11,7 +11,7 @@
 
 #define RPC_PENDING_MAX (1u << 20)
 
-/* A call of ours, from rpc_send to its end. */
+/* A call that this node made, from rpc_send to its end. */
 struct rpc_out {
     struct list link; /* in peer.calls, or in node.ended */
     uint64_t id;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_wire.h: what stands between the calls (rpc.c and its parts) and the transports.
+ * rpc_wire.h: the interface between the calls (rpc.c and its parts) and the transports.
  *
  *   rpc.c ── whole messages ──> rpc_inproc.c                       moves the pointer
  *                          └──> rpc_framed.c ── frames ──> rpc_sp.c    tcp, ipc
@@ -39,7 +39,7 @@ struct rpc_msg {
     /* received: */
     uint8_t speaks_min, speaks_max;
     uint64_t epoch;              /* sender's */
-    uint64_t cluster;            /* sender's, or what stands for it; 0: not said */
+    uint64_t cluster;            /* sender's, or the number that replaces it; 0: unknown */
     char from[RPC_ADDR_MAX + 1]; /* sender's address */
     bool sealed;                 /* received, or (pongs) to be sent, under a cluster key */
     uint64_t ticket;             /* received sealed pongs: what to bind with */
@@ -74,14 +74,14 @@ struct rpc_link { /* the way to one address */
 struct rpc_wire_ops {
     int (*open)(const struct rpc_wire_opts *o, struct rpc_port **ret, struct err *e) NODISCARD;
     void (*close)(struct rpc_port *p);     /* its links are closed */
-    void (*tick)(struct rpc_port *p);      /* now and then: expire what waits in vain */
+    void (*tick)(struct rpc_port *p);      /* each heartbeat: drop expired messages */
     size_t (*packing)(struct rpc_port *p); /* messages in the hands of the pool */
     int (*link_open)(struct rpc_port *p, const char *addr, struct rpc_link **ret,
                      struct err *e) NODISCARD;
     void (*link_close)(struct rpc_link *l);
-    void (*link_reset)(struct rpc_link *l);               /* connect anew; what waits may be lost */
+    void (*link_reset)(struct rpc_link *l); /* connect again; waiting frames may be lost */
     void (*link_speaks)(struct rpc_link *l, uint8_t max); /* newest version the peer reads */
-    /* A pong to our own young ping: who is there, and how it takes frames. */
+    /* A pong to our own recent ping: the peer's process, and how it takes frames. */
     void (*link_bind)(struct rpc_link *l, const struct rpc_msg *pong);
     /* Moves m unless it returns ERR_BUSY: the queue is full. */
     int (*link_send)(struct rpc_link *l, struct rpc_msg *m, struct err *e) NODISCARD;
@@ -89,8 +89,8 @@ struct rpc_wire_ops {
     size_t (*link_queued)(struct rpc_link *l);            /* bytes */
 };
 
-/* A pipe carries whole frames one way. on_frame: false if the frame is not one of our cluster, or
- * not sealed as it must be: who brings nothing else is a stranger. */
+/* A pipe carries whole frames one way. on_frame: false if the frame is not of our cluster, or not
+ * sealed as it must be: a peer that sends no other frames counts as unauthenticated. */
 struct rpc_pipe_ops;
 struct rpc_ear { /* listening */
     const struct rpc_pipe_ops *ops;
@@ -107,7 +107,7 @@ struct rpc_pipe_ops {
                 struct rpc_pipe **ret, struct err *e) NODISCARD;
     void (*close)(struct rpc_pipe *p);
     void (*reset)(struct rpc_pipe *p);
-    /* False: send would say so too for that many bytes, as far as one can know. */
+    /* False: send of that many bytes would probably return false, too. */
     bool (*room)(struct rpc_pipe *p, size_t bytes) NODISCARD;
     /* False: no room now, on_room will be called. */
     bool (*send)(struct rpc_pipe *p, struct str head, struct str body) NODISCARD;

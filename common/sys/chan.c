@@ -1,4 +1,17 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * chan: a ring of pointers under a mutex, with one condition for receivers.
+ *
+ * A lazy message does not wake a receiver that waits for at least `least` of them. So a thread that
+ * also waits for other things (chan_wait_for) is woken once for many messages. A sender wakes a
+ * receiver after it has released the lock, which the receiver needs at once; `sending` counts
+ * senders in between, and chan_free waits for it to be 0.
+ *
+ * A receiver that waits without a limit gives its cached memory back after IDLE_MS (mem_idle). The
+ * ring restarts at slot 0 whenever it is empty, so a quiet channel touches few pages.
+ *
+ * Invariants: len <= max; urgent <= len.  Threads: any.
+ */
 #include "common/sys/chan.h"
 
 #include <errno.h>
@@ -9,7 +22,7 @@
 
 #include "common/base/mem.h"
 
-#define IDLE_MS 500 /* who waits so long gives memory back that only he could use */
+#define IDLE_MS 500 /* a thread idle for so long gives back memory that only it can use */
 
 struct slot {
     void *msg;
@@ -61,7 +74,7 @@ void chan_free(struct chan *c)
     xfree(c);
 }
 
-/* Somebody asleep has what he waits for. */
+/* True if a sleeping thread can be woken: what it waits for is here. */
 static bool due(const struct chan *c)
 {
     return c->sleeping && (c->urgent || c->len >= c->least);
@@ -152,7 +165,7 @@ size_t chan_wait_for(struct chan *c, size_t least, void **ret_msgs, size_t max, 
     int r = wait_ms ? 0 : ETIMEDOUT;
     bool works = wait_ms == UINT64_MAX; /* until it has waited for a while */
 
-    if (wait_ms) /* a year is for ever, and cannot overflow time_t */
+    if (wait_ms) /* a year stands for no limit, and cannot overflow time_t */
         until = deadline_in(works ? IDLE_MS : MIN(wait_ms, (uint64_t)366 * 86400 * 1000));
     CHECK(pthread_mutex_lock(&c->lock) == 0);
     while (!c->urgent && c->len < least && !c->closed && r != ETIMEDOUT) {

@@ -18,8 +18,8 @@ bool chan_send(struct chan *c, void *msg) NODISCARD;
 bool chan_send_lazily(struct chan *c, void *msg) NODISCARD;
 /* Up to `max` messages without waiting; returns how many. */
 size_t chan_take(struct chan *c, void **ret_msgs, size_t max);
-/* As chan_take, but waits up to wait_ms (UINT64_MAX: for ever) for the first; 0 on timeout or
- * when closed and empty. */
+/* As chan_take, but waits up to wait_ms (UINT64_MAX: without a limit) for the first; 0 on timeout
+ * or when closed and empty. */
 size_t chan_wait(struct chan *c, void **ret_msgs, size_t max, uint64_t wait_ms);
 /* For a sole receiver that has something else to wait for: lazy messages fewer than `least` do not
  * end the wait. Any other message does, and then all are returned, in the order they were sent. */

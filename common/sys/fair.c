@@ -2,7 +2,8 @@
  *
  * fair.c: a key exists while it has items, and as long afterwards as its clock is ahead of the
  * queue's (it has had more than its share): its debt. The queue's clock is that of the key served
- * last, so it passes every debt as others are served; while nobody wants anything all is forgiven.
+ * last, so it passes every debt as others are served; when the queue is empty, all debts are
+ * cleared.
  *
  * Keys with items are found by a walk: there are as many as tenants that want something right now.
  */

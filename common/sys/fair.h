@@ -28,7 +28,7 @@ struct fair_item { /* in the caller's job; zeroed before the first fair_push */
     uint64_t cost;        /* the guess; while it runs what the key was charged */
     uint64_t weight; /* set by the caller, may be 0: what it holds of something while it runs */
     bool running;
-    bool paused; /* ran, and waits to go on */
+    bool paused; /* ran, and waits to continue */
 };
 struct fair_opts {
     size_t running_max;  /* of one key at once; 0: any */
@@ -45,17 +45,17 @@ void fair_free(struct fair *f); /* empty; NULL is fine */
 bool fair_push(struct fair *f, uint64_t key, uint64_t cost, struct fair_item *i) NODISCARD;
 /* Another running_max for this key, as long as it has items. */
 void fair_limit(struct fair *f, uint64_t key, size_t running_max);
-/* Whose turn it is, or NULL: nobody waits who may run. It stays in the queue. */
+/* The item whose turn it is. NULL: no waiting item may run. It stays in the queue. */
 struct fair_item *fair_next(struct fair *f);
 /* It runs now. */
 void fair_take(struct fair *f, struct fair_item *i);
 /* It ended, and this is what it did cost (0: the guess stands). */
 void fair_done(struct fair *f, struct fair_item *i, uint64_t cost);
-/* It stops for others, and is the first of its key to go on. `cost`: of this turn; `guess`: of its
- * next one. */
+/* It stops for others, and is the first of its key to continue. `cost`: of this turn; `guess`: of
+ * its next one. */
 void fair_pause(struct fair *f, struct fair_item *i, uint64_t cost, uint64_t guess);
-/* Whether another key has had less than that of `i`, which runs and did cost `cost` up to now: one
- * that waits and may run, or with `running` one that runs. */
+/* True if another key has had less than the key of `i`, which runs and has cost `cost` so far.
+ * Looks at keys that wait and may run; with `running` also at keys that run. */
 bool fair_ahead(const struct fair *f, const struct fair_item *i, uint64_t cost, bool running);
 /* Its key has nothing else here. */
 bool fair_alone(const struct fair_item *i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fiber.h: code that waits, on a simulated loop: it runs on a stack of its own, gives the loop back
- * where it would wait, and goes on when it is resumed. For simulation and tests only.
+ * fiber.h: code that waits, on a simulated loop: it runs on a stack of its own, returns to the loop
+ * where it would wait, and continues when it is resumed. For simulation and tests only.
  *
  * Thread: a fiber is run, resumed and ended on one thread.
  */
@@ -17,9 +17,9 @@ struct fiber *fiber_self(void); /* NULL: not in a fiber */
 /* A pointer of the fiber's own, at first NULL, for what threads keep in thread-local memory. NULL:
  * not in a fiber. */
 void **fiber_slot(void);
-/* Back to whoever ran or resumed it. In a fiber. */
+/* Returns to the code that ran or resumed this fiber. Call it in a fiber. */
 void fiber_yield(void);
-/* Goes on behind its fiber_yield, until it ends or yields again. Not in a fiber. */
+/* Continues it after its fiber_yield, until it ends or yields again. Do not call it in a fiber. */
 void fiber_resume(struct fiber *f);
 
 #endif

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fs: the real file operations.
+ *
+ * A file is replaced in four steps: write path.tmp, fsync it, rename it, fsync the folder. A crash
+ * leaves the old file or the new one, and perhaps a .tmp, which the next write removes. The .tmp is
+ * always created new and never through a link, so a prepared link cannot redirect the write.
+ * New folders are synced in their parents, or a file synced in them could be lost with them.
+ * Thread: any; no state.
+ */
 #include "common/sys/fs.h"
 
 #include <errno.h>
@@ -124,8 +133,9 @@ static int real_mkdir_all(const struct fs *fs, const char *path, struct err *e)
         bool made = mkdir(part, 0700) == 0;
         if (!made && errno != EEXIST)
             return err_errno(e, errno, "cannot create the folder %s", part);
-        /* What is fsynced in a folder is lost with the folder. The last one always: who made it may
-         * have died before this. One that may not be read cannot be synced by us. */
+        /* A file that is fsynced is lost with its folder if the folder's own entry is not. So the
+         * parent of the last folder is always synced: the process that made the folder may have
+         * ended before it did so. A folder without permission to read cannot be synced. */
         failed = made || i == len ? sync_parent(part) : 0;
         if (failed && failed != EACCES)
             return err_errno(e, failed, "cannot sync the folder of %s", part);

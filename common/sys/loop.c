@@ -139,7 +139,7 @@ void loop_post(struct loop *l, loop_fn fn, void *cookie)
     CHECK(l->posts.len - l->posts_head < POSTS_MAX);
     p.number = l->number++;
     vec_push(&l->posts, p);
-    first = l->posts.len == 1; /* who finds others there knows that they wake the loop */
+    first = l->posts.len == 1; /* later posts need not: the first one wakes the loop */
     atomic_fetch_add(&l->posting, 1);
     CHECK(pthread_mutex_unlock(&l->lock) == 0);
     if (first && !l->fake)
@@ -172,13 +172,13 @@ static void on_wake(uv_poll_t *poll, int status, int events)
     eventfd_t n;
 
     CHECK(status == 0 && (events & UV_READABLE));
-    (void)eventfd_read(l->wake_fd, &n); /* before the drain: what comes later writes anew */
+    (void)eventfd_read(l->wake_fd, &n); /* before the drain: a later post writes again */
     (void)drain_posts(l);
     if (atomic_load(&l->stop))
         uv_stop(&l->uv);
 }
 
-/* Stopped first: what the calls post starts it anew. */
+/* The handle is stopped first: a call that posts again starts it again. */
 static void on_again(uv_idle_t *idle)
 {
     struct loop *l = container_of(idle, struct loop, again);
@@ -237,7 +237,7 @@ void loop_free(struct loop *l)
 
         uv_close((uv_handle_t *)(void *)&l->wake, NULL);
         uv_close((uv_handle_t *)(void *)&l->again, NULL);
-        /* Handles that are closing need a round or two; one that nobody closed never goes. */
+        /* Handles that are closing need a round or two; a handle that was never closed stays. */
         while (uv_loop_close(&l->uv) != 0) {
             CHECK(rounds++ < CLOSE_ROUNDS_MAX);
             (void)uv_run(&l->uv, UV_RUN_NOWAIT);
@@ -408,7 +408,7 @@ static void fake_move_to(struct clock_fake *f, uint64_t due_ns)
 {
     uint64_t now = atomic_load(&f->mono_ns);
 
-    /* A test may have advanced the clock past what is due: then it is late, as in real life. */
+    /* A test may have advanced the clock past due_ns: then the timer is late, as in real life. */
     if (due_ns <= now)
         return;
     atomic_store(&f->mono_ns, due_ns);

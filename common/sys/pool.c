@@ -15,11 +15,11 @@
  *
  *      idle ──take──> RUNNING ──pool_slice: another's turn──> PAUSED (in the fair queue, first)
  *       ^                │  ^                                   │
- *       └──ended─────────┘  └──who ends or pauses takes it <────┘
+ *       └──ended─────────┘  └──another ends or pauses <─────────┘
  *
- * Threads that have nothing to do are called by name, the one that came last first: what it needs
- * is still in the caches, and the others sleep on. Nobody is called while all places are taken: who
- * ends looks for more himself.
+ * An idle thread is woken by its own condition variable, the thread that became idle last first:
+ * its data is still in the caches, and the others stay asleep. No thread is woken while all places
+ * are taken: a thread that ends a job looks for the next one itself.
  *
  * Invariants: running <= slots, of which those over `cores` are never given to a paused job; a
  * thread that ends or pauses a job gives its place away before it sleeps; paused <= slots, so that
@@ -81,14 +81,14 @@ struct inline_job {
 
 struct pool {
     pthread_mutex_t lock;
-    struct list idle;      /* of struct seat: who came last in front */
+    struct list idle;      /* of struct seat: the thread that became idle last is in front */
     struct list left;      /* of struct seat */
     uint32_t called;       /* taken out of `idle` and not there yet */
     struct job *ring;      /* owned; max slots */
     size_t max, head, len; /* len: of the ring */
     struct fair *fair;     /* owned: of struct fair_job */
     bool fair_turn;        /* the ring had the last one */
-    uint64_t seed;         /* of the numbers of tenants: nobody can choose a name to share one */
+    uint64_t seed;         /* of the numbers of tenants: no tenant can choose a name to share one */
     bool stopping;
     struct list inlined; /* of struct inline_job, when threads = 0 */
     char name[11];
@@ -99,7 +99,7 @@ struct pool {
     uint32_t nobodys;         /* of the running ones */
     bool sliced;
     uint64_t slice_us;
-    atomic_bool wanted; /* somebody may want a place; read without the lock */
+    atomic_bool wanted; /* another job may want a place; read without the lock */
     uint64_t turns;
     struct pool_stats stats;
 };
@@ -114,7 +114,7 @@ static uint64_t now_us(void)
 
 /* ---- whose turn ------------------------------------------------------------------------------ */
 
-/* Holding the lock: somebody idle for a place that is free, or NULL; signal_seat() wakes him. */
+/* Holding the lock: an idle thread for a place that is free, or NULL; signal_seat() wakes it. */
 static struct seat *call(struct pool *p)
 {
     struct seat *s;
@@ -175,8 +175,8 @@ static void resume(struct pool *p, struct fair_job *f)
     CHECK(pthread_cond_signal(&w->resume) == 0);
 }
 
-/* The next of a tenant: *ret_fair, or one that was paused and goes on now on its own thread. False:
- * none may. */
+/* The next job of a tenant: *ret_fair, or a paused job, which continues on its own thread. False:
+ * no job may run. */
 static bool take_fair(struct pool *p, struct job *ret, struct fair_job **ret_fair)
 {
     struct fair_item *next;
@@ -228,7 +228,7 @@ static bool take(struct pool *p, struct job *ret, struct fair_job **ret_fair)
     return found;
 }
 
-/* Holding the lock: somebody else should have this job's place now. */
+/* Holding the lock: true if another job should have this job's place now. */
 static bool must_pause(const struct pool *p, const struct worker *w, uint64_t ran_us)
 {
     const struct fair_item *i = &w->job->item;
@@ -311,7 +311,7 @@ static void pool_worker(void *cookie)
         while (!(found = take(p, &j, &f)) && !p->stopping)
             wait_idle(p, s);
         if (!found)
-            break; /* what waits for a turn is taken by who has it now */
+            break; /* the job that waits is taken by the thread that runs now */
         CHECK(pthread_mutex_unlock(&p->lock) == 0);
         run_job(p, &j, f);
     }
@@ -385,7 +385,7 @@ void pool_slices(struct pool *p, uint32_t cores, uint64_t slice_us)
     start_threads(p, p->slots);
 }
 
-/* Runs the job once, whoever comes first: the loop or pool_free. */
+/* Runs the job once: from the loop or from pool_free, whichever is first. */
 static void inline_run(struct inline_job *i)
 {
     struct pool *p = i->pool;

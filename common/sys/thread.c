@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * thread: threads with a name and without signals.
+ *
+ * A new thread inherits a mask that blocks all signals but SIGPROF (the profiler's), so SIGTERM
+ * always reaches the main thread. Conditions wait by the monotonic clock: a change of the wall
+ * clock neither ends a wait nor makes it longer. A failure of pthread is a broken invariant, hence
+ * CHECK.
+ */
 #include "common/sys/thread.h"
 
 #include <errno.h>

@@ -21,7 +21,8 @@ void thread_join(struct thread *t); /* twice is fine */
 void thread_detach(struct thread *t);
 void thread_name_self(const char *name);
 
-/* Locks of struct mutex that this thread holds: who does must not wait for a turn (pool_slice). */
+/* Number of struct mutex that this thread holds. Unless it is 0 the thread must not wait for a turn
+ * (pool_slice). */
 extern _Thread_local unsigned thread_locks;
 
 /* For short, bounded sections (STYLE.md, A9). */

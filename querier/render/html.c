@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * html: one page with its styles, its script and the profile, which is JSON in a script that does
+ * not run.
+ *
+ * Flame graph and diff differ only in the numbers per bar, so both are `columns` of one writer. The
+ * title is escaped as XML and names as JSON with '<' escaped: a name can never end the script.
+ * The writer stops early when `out` is full.  Thread: any.
+ */
 #include "querier/render/html.h"
 
 #include "common/render/escape.h"

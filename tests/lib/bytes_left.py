@@ -1,4 +1,4 @@
-"""Which files of a data folder still hold some bytes, as they are or compressed: tables of RocksDB are
+"""Which files of a data folder still hold some bytes, plain or compressed: tables of RocksDB are
 zstd, a frame for each block. For tests of deletes."""
 import ctypes
 import ctypes.util

@@ -1,7 +1,7 @@
 """The third-party test data beside the repository: where it is, what is expected of it.
 
 Nothing of it is ever copied here. Where ../shared is missing, tests that need it say so in a line
-that starts with "SKIPPED:" and go on.
+that starts with "SKIPPED:" and continue.
 """
 import functools
 import gzip

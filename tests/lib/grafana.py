@@ -19,7 +19,7 @@ GO = "connect-go/1.18.1 (go1.24.4)"
 
 
 class Request:
-    """method: as v1.call takes it; message: canonical, for who asks the same in another way."""
+    """method: as v1.call takes it; message: canonical, for tests that ask the same in another way."""
 
     def __init__(self, name, method, message, headers, body, verb="POST", path=None):
         self.name, self.method, self.message = name, method, message

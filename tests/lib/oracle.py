@@ -100,8 +100,8 @@ def rounded(value, by):
 
 
 def is_cut_of(shown, stacks, max_nodes):
-    """Asserts that {path: total} of a flame graph's bars is the tree of these stacks, cut: what is
-    left of a parent stands in a bar `other`. Real functions named `other` must not be there."""
+    """Asserts that {path: total} of a flame graph's bars is the tree of these stacks, cut: the
+    rest of a parent is in a bar `other`. Real functions named `other` must not occur."""
     nodes = Oracle.nodes(stacks)
     limit = sorted(nodes.values(), reverse=True)[max_nodes - 1] if len(nodes) > max_nodes else 0
     want = {path: total for path, total in nodes.items() if total >= limit}

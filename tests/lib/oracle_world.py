@@ -20,7 +20,7 @@ DAY_MS = 86400_000
 
 
 def never_cut(body):
-    """With a stack that is deeper than the Go runtime's limit for memory, so that no stack of the file is taken for one that was cut
+    """With a stack that is deeper than the Go runtime's limit for memory, so that no stack of the file counts as cut
     and gets another's root (distributor/formats/pprof/pprof_graft.c, which has tests of its own)."""
     p = pprof_ref.Profile(body)
     ids, values = bytes([min(p.locations)] * 40), bytes([1] * len(p.types))
@@ -93,7 +93,7 @@ class World:
         choices = [("pod", "=", "pod-1"), ("pod", "=~", "pod-[0-2]"), ("pod", "!=", "pod-3"),
                    ("pod", "!~", "pod-(1|4)"), ("env", "=", "prod"), ("env", "=", ""),
                    ("env", "!=", ""), ("env", "!~", "p.*"), ("region", "=~", "eu\\.west"),
-                   ("region", "=~", "eu.*|"), ("region", "!=", "us"), ("nobody", "=", "x")]
+                   ("region", "=~", "eu.*|"), ("region", "!=", "us"), ("missing", "=", "x")]
         for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
             out.append(oracle.Matcher(*rng.choice(choices)))
         return out

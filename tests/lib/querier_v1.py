@@ -251,7 +251,7 @@ def list_of(kind, wire, value):
 
 
 def decode(message, data):
-    """Every field must be known, and one that has its default must not be there."""
+    """Every field must be known, and a field with its default value must be absent."""
     out, at = {}, 0
     while at < len(data):
         number, wire, value, at = read_field(data, at)

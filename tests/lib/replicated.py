@@ -22,7 +22,7 @@ import urllib.request
 import cluster
 
 READY_S = 120
-PATIENT = ("--distributor.ack-timeout=50s",)  # fail-over on a busy machine takes longer than 10 s now and then
+PATIENT = ("--distributor.ack-timeout=50s",)  # fail-over on a busy machine sometimes takes longer than 10 s
 
 
 def available():
@@ -145,7 +145,7 @@ class Cluster(cluster.Api):
             if name:
                 return self.nodes[name]
             time.sleep(0.1)
-        raise AssertionError(f"nobody serves shard {shard}: {self.rings()}")
+        raise AssertionError(f"no node serves shard {shard}: {self.rings()}")
 
     def etcd_keys(self, prefix="/embertree/"):
         """{key: value} below a prefix, by which no key of another one begins."""
@@ -156,21 +156,21 @@ class Cluster(cluster.Api):
                 for kv in json.load(r).get("kvs", [])}
 
     def records(self):
-        """By shard, what etcd has of who leads it."""
+        """By shard, etcd's record of its leader."""
         return {int(key.rpartition("/")[2]): json.loads(value)
                 for key, value in self.etcd_keys("/embertree/ring/shard/").items()}
 
     def established(self):
-        """False: members of a shard were just changed. Until its term is established those of before count as well,
-        so that of two of three copies none may be lost. Without etcd nobody is changed."""
+        """False: members of a shard were just changed. Until its term is established the previous ones count as well,
+        so that of two of three copies none may be lost. Without etcd no members are changed."""
         try:
             return all(r["established"] for r in self.records().values())
         except OSError:  # away, or only too busy to answer
             return not self.etcd.child
 
     def settled(self, calm_s=6, limit_s=120):
-        """Until nobody's lead moves: they go back to be even, seconds after a node came back. And what was seen is in
-        the files of all, a second later. (A lead that is on its way when etcd goes: test_handed_over.py.)"""
+        """Until no lead moves: leads are evened out seconds after a node came back. And all nodes have the newest state
+        in their files, a second later. (A lead that is on its way when etcd is lost: test_handed_over.py.)"""
         until = time.monotonic() + limit_s
         seen, since = None, 0
         while time.monotonic() < until:
@@ -197,8 +197,8 @@ class Cluster(cluster.Api):
         raise AssertionError(f"not whole after {limit_s} s: {json.dumps(seen)}")
 
     def wait_applied(self, limit_s=120):
-        """Until every copy has in its database what was committed when this was called: each applies by itself, and
-        who is stopped meanwhile does so when it is back."""
+        """Until every copy has in its database all that was committed when this was called: each applies by itself, and
+        a node that is stopped meanwhile does so when it is back."""
         want = {r["shard"]: r["commit"] for ring in self.rings().values()
                 for r in ring.get("replicas", []) if r["state"] == "serving"}
         assert len(want) == self.shards, want

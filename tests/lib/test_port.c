@@ -52,7 +52,7 @@ static void on_exit_give_back(void)
         test_port_give_back(0, END);
 }
 
-/* What a program that was killed has left is for the next one who asks. */
+/* The ports of a program that was killed may be taken by the next caller. */
 static void forget_if_dead(const char *path)
 {
     FILE *f = fopen(path, "r");

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* The first of `count` ports in a row that nobody else has. */
+/* The first of `count` ports in a row that no other program has. */
 uint16_t test_port_new(uint32_t count);
 /* Before the end. */
 void test_port_give_back(uint16_t first, uint32_t count);

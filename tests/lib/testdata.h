@@ -2,8 +2,8 @@
  *
  * testdata.h: the third-party sample files next to the repository (../shared/testdata, or
  * $EMBERTREE_TESTDATA), which tests read and never copy. Where the folder is missing every reader
- * returns false and says "SKIPPED" once per call, so that a green run cannot be mistaken for one
- * that checked them.
+ * returns false and says "SKIPPED" once per call, so that a green run without the files cannot be
+ * mistaken for a check of them.
  */
 #ifndef TESTS_LIB_TESTDATA_H
 #define TESTS_LIB_TESTDATA_H

@@ -4,7 +4,7 @@ Rules: include directions (common/STYLE.md, common/README.md), libraries confine
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
 one machine or one registry, numbers of methods and layouts that agree (wire.py), citations that
-have a target (cites.py), one version (release.py).
+have a target (cites.py), one version (release.py), plain words (words.py).
 """
 import pathlib
 import re
@@ -14,6 +14,7 @@ import sys
 import cites
 import release
 import wire
+import words
 
 ROLES = ["distributor", "ingester", "querier", "compactor"]
 MAY_INCLUDE = {r: {r, "common", "proto"} for r in ROLES}
@@ -180,6 +181,7 @@ def main():
     wire.check(say)
     cites.check(say)
     release.check(say)
+    words.check(say)
     if findings:
         print(*findings, sep="\n")
     sys.exit(bool(findings))

@@ -91,8 +91,8 @@ MUTANTS = [
            "if (id.len > TENANT_ID_BYTES_MAX + 1)", TENANT),
     Mutant("tenant_dots", "common/model/tenant_id.c", 'if (str_eq(id, STR(".")) || str_eq(id, STR("..")))',
            'if (str_eq(id, STR(".")))', TENANT),
-    Mutant("regex_hex", "common/model/regex.c", "if (!is_hex(gate_peek(g, 0)) || !is_hex(gate_peek(g, 1)))",
-           "if (!is_hex(gate_peek(g, 0)))", REGEX),
+    Mutant("regex_hex", "common/model/regex.c", "if (hex_digit(gate_peek(g, 0)) < 0 || hex_digit(gate_peek(g, 1)) < 0)",
+           "if (hex_digit(gate_peek(g, 0)) < 0)", REGEX),
     # ---- uploads, JFR, JSON of OTLP
     Mutant("multipart_parts", "distributor/formats/multipart.c", "if (ret->len == MULTIPART_PARTS_MAX)",
            "if (ret->len == 2 * MULTIPART_PARTS_MAX)", MULTIPART),

@@ -23,8 +23,9 @@ bool gzip_sniff(struct str s); /* starts with 1f 8b */
 NODISCARD int gunzip(struct str in, const struct inflate_limits *l, struct buf *out, struct err *e);
 /* Most output that `in` bytes may become under l. */
 size_t inflate_output_max(const struct inflate_limits *l, size_t in);
-/* The same for other codings from outside. deflate is zlib's format, or the bare one that some
- * clients send under this name; zstd may come without its size, then with a window of 8 MiB. */
+/* The same for other codings from outside. deflate is zlib's format, or the bare deflate stream
+ * which some clients send under this name; zstd may come without its size, then with a window of 8
+ * MiB. */
 NODISCARD int deflate_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
                                  struct err *e);
 NODISCARD int zstd_inflate(struct str in, const struct inflate_limits *l, struct buf *out,
@@ -36,12 +37,12 @@ NODISCARD int snappy_inflate(struct str in, const struct inflate_limits *l, stru
                              struct err *e);
 NODISCARD int gzip(struct str in, int level, struct buf *out, struct err *e);
 
-/* gzip of what comes in pieces (compress_gzip.c). */
-#define GZIP_STREAM_BYTES (272 * KIB) /* that one holds, whatever goes through it */
+/* gzip of input that comes in pieces (compress_gzip.c). */
+#define GZIP_STREAM_BYTES (272 * KIB) /* memory of one stream, for any input */
 struct gzip_stream;
 enum gzip_stream_flush {
     GZIP_STREAM_MORE,  /* some of it may stay inside */
-    GZIP_STREAM_PIECE, /* who has all of the output so far can read all of the input so far */
+    GZIP_STREAM_PIECE, /* the output so far decodes to all of the input so far */
     GZIP_STREAM_END    /* that was all */
 };
 struct gzip_stream *gzip_stream_new(int level);

@@ -84,7 +84,7 @@ int http_client_url_check(const char *url, struct err *e)
     return 0;
 }
 
-/* ---- what comes back ------------------------------------------------------------------------ */
+/* ---- the reply ------------------------------------------------------------------------------ */
 
 static size_t on_body(char *bytes, size_t one, size_t n, void *cookie)
 {
@@ -257,8 +257,8 @@ static const char *hint_of(const struct http_client *c, const struct http_client
     case X509_V_ERR_UNSPECIFIED: /* the name is compared by curl, before it says how the rest was */
         return "; the address has to name the server as its certificate does";
     default:
-        return given(t->ca_file) ? "; the file of CAs has to have the one that signed it"
-                                 : "; a CA of one's own has to be named in a file of CAs";
+        return given(t->ca_file) ? "; the file of CAs must contain the CA that signed it"
+                                 : "; a private CA must be named in a file of CAs";
     }
 }
 
@@ -268,7 +268,7 @@ static int fail(const struct http_client *c, const struct http_client_tls *t, CU
     const char *why = c->text[0] ? c->text : curl_easy_strerror(code);
 
     if (code == CURLE_ABORTED_BY_CALLBACK)
-        return err_set(e, ERR_CANCELED, "given up");
+        return err_set(e, ERR_CANCELED, "canceled");
     if (code == CURLE_OPERATION_TIMEDOUT)
         return err_set(e, ERR_TIMEOUT, "%s", why);
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL ||

@@ -30,7 +30,7 @@ struct http_client_req {
     struct http_client_tls tls;
     struct str body; /* of POST, PUT, PATCH */
     uint32_t timeout_ms, connect_ms;
-    const atomic_bool *stop; /* NULL, or: gives up within a second once it is true */
+    const atomic_bool *stop; /* NULL, or: ends with ERR_CANCELED within a second once it is true */
     const char *unix_socket; /* NULL, or: the path to connect to, whatever host the URL names */
     const char *keep_header; /* NULL, or: a header of the reply to keep */
 };

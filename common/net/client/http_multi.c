@@ -66,7 +66,7 @@ struct http_multi {
     _Atomic bool check;            /* a call was canceled */
     VEC(struct http_call *) calls; /* the thread's */
     struct http_call *open;        /* loop: calls whose end was not seen */
-    bool dead;                     /* loop: being freed, nobody is told anything */
+    bool dead;                     /* loop: being freed, no callback is called */
 };
 
 static uint64_t now_ms(const struct http_multi *c)
@@ -167,7 +167,7 @@ static size_t on_write(char *p, size_t size, size_t count, void *cookie)
     k->over_body = k->received + n > k->body_max;
     if (k->over_body)
         return 0;
-    /* A buffer doubles: what it holds may be twice what is in it. */
+    /* A buffer doubles: its memory may be twice its contents. */
     k->over_budget = !charge(k, 2 * (k->received + n));
     if (k->over_budget || !buf_add(&k->reply.body, p, n))
         return 0;
@@ -322,7 +322,8 @@ static void set_request(struct http_call *k, const struct http_multi_req *r)
         k->request_body = xmemdup(r->body.len ? r->body.ptr : "", MAX(r->body.len, 1));
         (void)curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body.len);
         (void)curl_easy_setopt(h, CURLOPT_POSTFIELDS, k->request_body);
-        /* libcurl waits a second for "100 Continue" otherwise, where nobody knows it. */
+        /* Otherwise libcurl waits a second for "100 Continue", which the servers called here do not
+         * send. */
         struct curl_slist *more = curl_slist_append(k->headers, "Expect:");
         CHECK(more);
         k->headers = more;

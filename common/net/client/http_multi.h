@@ -26,8 +26,8 @@ struct http_multi_reply {
     int status;
     uint64_t retry_after_s; /* 0: the server did not say */
     uint64_t took_ms;
-    /* Of a call without on_data. Whoever moves it out (buf_move) takes `charged` along: sets it to
-     * 0 here and gives so much back to the budget later. */
+    /* The body of a call without on_data. Code that moves it out (buf_move) takes over `charged`:
+     * it sets it to 0 here and later gives so much back to the budget. */
     struct buf body;
     size_t charged;
 };
@@ -56,7 +56,7 @@ struct http_multi_req {         /* everything is copied */
 struct http_multi *http_multi_new(struct loop *loop, const char *agent);
 /* Calls still running end without `done`. NULL is fine. */
 void http_multi_free(struct http_multi *c);
-/* Does not fail: what is wrong with the request is told to `done`, later. */
+/* Does not fail: an error in the request is reported to `done`, later. */
 struct http_call *http_multi_start(struct http_multi *c, const struct http_multi_req *r);
 /* No callback comes any more. Not to be used after `done` was called. NULL is fine. */
 void http_call_cancel(struct http_call *call);

@@ -12,9 +12,10 @@
  * answer that comes from inside run() (a handler that replies at once) is picked up by its loop, so
  * pipelined requests do not recurse.
  *
- * Bytes are looked at where the stream read them. Only what is left over is kept, charged to the
- * in-flight budget: the beginning of a head, or requests pipelined behind one that runs. While one
- * runs, reading goes on up to PIPELINE_MAX, because that is how a client that leaves is noticed.
+ * Bytes are looked at where the stream read them. Only the remainder is kept, charged to the
+ * in-flight budget: the beginning of a head, or requests pipelined behind a running one. While a
+ * request runs, reading continues up to PIPELINE_MAX, because that is how a client that leaves is
+ * noticed.
  *
  * One request at a time: the next head is looked at when the answer to the last was handed over.
  * Replies to pipelined requests are collected (outq_may_cork) as long as more input is at hand.
@@ -144,8 +145,8 @@ void http1_kick(struct http1 *c)
 
 /* ---- run */
 
-/* What was not consumed stays for the next time. False: it could not be kept, and the connection
- * was told so; step again. */
+/* Keeps the input that was not consumed for the next step. False: there is no memory for it, and an
+ * error answer was started; step again. */
 static bool keep_rest(struct http1 *c)
 {
     struct budget *g = c->conn.server->o.in_flight;

@@ -28,7 +28,7 @@ struct http1 {
     enum http1_state state;
     struct stream *stream; /* owned until on_closed */
     bool running;          /* inside run() */
-    bool reading;          /* what the stream was told */
+    bool reading;          /* the last argument of stream->ops->read */
     bool eof;              /* the client closed its sending side */
     /* input */
     struct cbuf in;
@@ -49,7 +49,7 @@ struct http1 {
     bool linger;
     /* a reply in pieces, from its head to its end */
     struct cbuf tail; /* what the write under way keeps from out */
-    bool plain;       /* its bytes go out as they are: HTTP/1.0 */
+    bool plain;       /* its bytes are sent without chunk framing: HTTP/1.0 */
     bool mute;        /* it has no body: HEAD */
     bool overrun;     /* the client takes too little: to be closed */
     bool kicked;      /* a run is posted */

@@ -270,7 +270,7 @@ static void http2_run(struct http2 *c, struct str bytes)
         c->write_due = http2_due_in(c, c->conn.server->o.write_ms);
         c->unsent_mark = c->stream->ops->unsent(c->stream);
     }
-    drain(c); /* what was sent may have been the last stream */
+    drain(c); /* the last stream may just have ended */
     if (!c->closing && nghttp2_session_want_write(c->session))
         write_output(c);
     c->running = false;
@@ -298,7 +298,7 @@ static void on_end(void *cookie, bool broken)
 {
     struct http2 *c = cookie;
 
-    (void)broken; /* nobody who speaks HTTP/2 closes one side only */
+    (void)broken; /* no HTTP/2 client closes one side only */
     CHECK(c->magic == HTTP2_MAGIC);
     http2_close(c);
 }

@@ -13,7 +13,7 @@
 #include "common/net/outq.h"
 
 #define HTTP2_MAGIC        MAGIC('H', 'T', 'P', '2')
-#define HTTP2_STREAMS_MAX  100 /* at once, as the client is told */
+#define HTTP2_STREAMS_MAX  100 /* at once; sent to the client in SETTINGS */
 #define HTTP2_LEFT_MAX     200 /* with those it reset while their handlers run */
 #define HTTP2_CONN_WINDOW  (1 * MIB)
 #define HTTP2_STREAM_COST  (6 * KIB)  /* charged for what a stream needs whatever it carries */
@@ -21,7 +21,7 @@
 #define HTTP2_NEVER        UINT64_MAX
 #define HTTP2_LINGER_MS    2000
 #define HTTP2_PROGRESS     (8 * KIB) /* bytes that must move within body_ms and write_ms */
-#define HTTP2_RESETS_BURST 200       /* streams given up by the client, and how many a second */
+#define HTTP2_RESETS_BURST 200       /* streams reset by the client, and how many a second */
 #define HTTP2_RESETS_RATE  20
 #define HTTP2_IDLE_FRAMES  1000 /* frames without any use, and how many a second */
 #define HTTP2_IDLE_RATE    100
@@ -54,11 +54,11 @@ struct http2_stream {
     bool discard;        /* what still comes of its body is thrown away */
     /* the reply */
     bool answering;   /* its head was submitted */
-    bool done;        /* nothing will be added to what waits here */
+    bool done;        /* no bytes will be added to the waiting ones */
     bool deferred;    /* nghttp2 waits for http2_resume */
     bool overrun;     /* the client takes too little: to be reset */
     bool mute;        /* no body: HEAD */
-    struct str bytes; /* the rest of one answer: in own, or borrowed for ever */
+    struct str bytes; /* the rest of one answer: in own, or constant */
     struct buf own;
     size_t charged;   /* for own */
     struct cbuf tail; /* or the pieces, from tail_pos on */
@@ -101,7 +101,7 @@ void http2_kick(struct http2 *c);  /* runs soon, not from inside the caller */
 void http2_terminate(struct http2 *c, uint32_t error_code);
 struct http2_stream *http2_stream_new(struct http2 *c, int32_t id);
 void http2_stream_free(struct http2_stream *s);
-/* Resets it; its handler, if there is one, hears that the client is gone. */
+/* Resets it, and notifies its handler, if one runs, that the client is gone. */
 void http2_reset(struct http2_stream *s, uint32_t error_code);
 
 /* ---- http2_due.c */

@@ -112,7 +112,7 @@ static bool expire_stream(struct http2 *c, struct http2_stream *s, uint64_t now)
         s->overrun = false;
         metric_add(timeouts, 1);
         s->done = true;
-        s->write_due = HTTP2_NEVER; /* it is told once */
+        s->write_due = HTTP2_NEVER; /* report it once */
         s->bytes = STR_NULL;
         cbuf_free(&s->tail, c->conn.server->o.in_flight);
         s->tail_pos = 0;

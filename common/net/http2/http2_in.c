@@ -390,8 +390,8 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *f, in
     struct http2 *c = user;
 
     (void)session, (void)code;
-    /* gRPC's Go client leaves with its own last stream in GOAWAY, where one of ours belongs:
-     * nothing is refused by that, it closes anyway. */
+    /* gRPC's Go client closes with its own last stream in GOAWAY, where a stream of the server
+     * belongs. The frame is accepted, since the client closes anyway. */
     if (f->hd.type != NGHTTP2_GOAWAY)
         metric_add(c->conn.server->refused[HTTP_REFUSED_MALFORMED], 1);
     return 0;

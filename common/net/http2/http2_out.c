@@ -119,7 +119,7 @@ static void resume(struct http2_stream *s)
     http2_kick(s->conn);
 }
 
-/* From now on the client has write_ms to take some of what waits. */
+/* From now on the client has write_ms to take some of the waiting bytes. */
 static void begin_wait(struct http2_stream *s)
 {
     s->sent_mark = s->sent;
@@ -313,7 +313,7 @@ const struct http_sink http2_sink = {
     .took = took,
 };
 
-/* ---- what was sent */
+/* ---- after a write */
 
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *f, void *user)
 {

@@ -139,7 +139,8 @@ bool svc_check(struct http_req *r, unsigned codecs, bool streams, struct svc_cal
     }
     *ret =
         (struct svc_call){ .r = r, .protocol = t.protocol, .codec = t.codec, .base64 = t.base64 };
-    /* Who sends that (connect-go without TLS) reads a status in the head; 505 would say nothing. */
+    /* The client that sends this (connect-go without TLS) reads a status in the head, and would not
+     * understand 505. */
     if (t.protocol == SVC_GRPC && !http_is_h2(r)) {
         (void)err_set(
             &e, ERR_UNIMPLEMENTED,
@@ -421,7 +422,7 @@ void svc_reply(struct svc_call *c, struct buf *message)
         send_frames(c, message, 0);
 }
 
-/* The status is in the head: there is no message, and HTTP/2 ends the stream with it. */
+/* The status is in the head; a message does not follow, and HTTP/2 ends the stream with it. */
 static void trailers_only(struct svc_call *c, const struct err *e)
 {
     struct svc_type t = type_of(c);

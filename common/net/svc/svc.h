@@ -4,8 +4,8 @@
  *
  * A method with one message each way is a route: its handler gets a call whose head was checked,
  * takes the message with svc_message (on the pool: deframed, inflated) and answers once, now or
- * later, with svc_reply or svc_reply_err. It never sees which of the protocols the caller speaks,
- * only whether messages are proto or proto3 JSON. What is wrong with the head is answered before.
+ * later, with svc_reply or svc_reply_err. It does not see the caller's protocol, only whether
+ * messages are proto or proto3 JSON. Errors in the head are answered before the handler runs.
  *
  * A method with streams gets its messages one by one (svc_route_stream); gRPC and gRPC-Web only.
  *
@@ -53,16 +53,17 @@ typedef void (*svc_fn)(struct svc_call *c);
 /* POST path. codecs: SVC_PROTO | SVC_JSON, else 415 with Accept-Post. The call is in r->arena. */
 void svc_route(struct http_server *s, const char *path, unsigned codecs, size_t body_max, svc_fn fn,
                void *cookie);
-/* What has no method below "/package.Service/" is `unimplemented` in the caller's protocol; prefix
- * is that path with a '*' behind it. */
+/* Answers unknown methods below "/package.Service/" with `unimplemented` in the caller's protocol;
+ * prefix is that path with a '*' behind it. */
 void svc_service(struct http_server *s, const char *prefix);
-/* The check alone, for who has routes of his own: fills *ret, or answers and returns false. */
+/* The check alone, for handlers of plain routes: fills *ret, or answers and returns false. */
 bool svc_accept(struct http_req *r, unsigned codecs, struct svc_call *ret);
 /* The message without its frame and compression: *ret points into the body or into *tmp, whose max
  * holds too. ERR_INPUT; ERR_LIMIT over the limits. Pool thread. */
 NODISCARD int svc_message(const struct svc_call *c, const struct inflate_limits *l, struct buf *tmp,
                           struct str *ret, struct err *e);
-/* A plain HTTP body that is a JSON object, without its Content-Encoding; for what is no RPC. */
+/* A plain HTTP body that is a JSON object, without its Content-Encoding; for routes outside of
+ * RPC. */
 NODISCARD int svc_body_json(const struct http_req *r, const struct inflate_limits *l,
                             struct json_doc **ret, struct err *e);
 /* The same as svc_message, parsed: c->codec must be SVC_JSON. The document refers to nothing
@@ -70,10 +71,11 @@ NODISCARD int svc_body_json(const struct http_req *r, const struct inflate_limit
 NODISCARD int svc_message_json(const struct svc_call *c, const struct inflate_limits *l,
                                struct json_doc **ret, struct err *e);
 /* Moves *message out (NULL: the empty message, {} in JSON). Headers for the reply are set with
- * http_reply_header before. After this and the next one *c is gone. */
+ * http_reply_header before. After svc_reply or svc_reply_err *c is gone. */
 void svc_reply(struct svc_call *c, struct buf *message);
 void svc_reply_err(struct svc_call *c, const struct err *e);
-/* For a Connect message that goes out in pieces (http_stream_send with *ret_type): its headers. */
+/* Adds the headers of a Connect message that is sent in pieces (http_stream_send with
+ * *ret_type). */
 void svc_stream_head(struct svc_call *c, const char **ret_type);
 /* Milliseconds until the caller's deadline, at most `most`; 0: it is over. */
 uint64_t svc_left_ms(const struct svc_call *c, uint64_t most);
@@ -85,11 +87,11 @@ uint64_t svc_left_ms(const struct svc_call *c, uint64_t most);
 void svc_route_stream(struct http_server *s, const char *path, unsigned codecs, size_t message_max,
                       svc_fn fn, void *cookie);
 /* on_message is called with one message at a time, inflated; it lives until svc_next, which asks
- * for the one behind it. on_end: there is none. on_gone: the client left, its deadline passed, or
- * what it sent makes no sense; never while a message is in work, but at the svc_next after it.
- * Whatever was called last, the handler ends the call with svc_end, and only with that. */
+ * for the next one. on_end: all messages were handed over. on_gone: the client left, its deadline
+ * passed, or its input is invalid; it is never called while a message is in work, but at the
+ * svc_next after it. In all cases the handler ends the call with svc_end, and only with that. */
 void svc_next(struct svc_call *c);
-void svc_send(struct svc_call *c, struct buf *message); /* moves; nothing where the client left */
+void svc_send(struct svc_call *c, struct buf *message); /* moves; ignored if the client left */
 void svc_end(struct svc_call *c, const struct err *e);  /* NULL: ok. *c is gone. */
 
 /* ---- codes */
@@ -97,15 +99,15 @@ void svc_end(struct svc_call *c, const struct err *e);  /* NULL: ok. *c is gone.
 /* Number of gRPC for an ERR_ code, and back (UNAVAILABLE is ERR_UNAVAILABLE, and so on). */
 uint32_t svc_grpc_code(int code);
 int svc_err_code(uint32_t grpc);
-/* As grpc-message wants it: percent-encoded. */
+/* Percent-encodes text for grpc-message. */
 void svc_percent(struct str text, struct buf *out);
 
 /* ---- grpc.health.v1.Health */
 
 #define SVC_HEALTH_WATCHES_MAX 256
 
-/* Check and Watch: the answer for every service that has a route here, and for "", which is all of
- * them. *h is the caller's and lives as long as the server. */
+/* Serves Check and Watch for every service that has a route here, and for "" (all of them). *h is
+ * the caller's and must live as long as the server. */
 struct svc_health {
     struct http_server *server;
     bool (*serving)(void *cookie);
@@ -116,10 +118,11 @@ struct svc_health {
 };
 void svc_health_routes(struct svc_health *h, struct http_server *s, bool (*serving)(void *cookie),
                        void *cookie);
-/* Asks again, and tells those who watch what changed. Cheap: call it whenever it may have. */
+/* Asks again, and sends changes to the watching clients. Cheap: call it after every event that may
+ * change the health. */
 void svc_health_look(struct svc_health *h);
-/* Before the server drains: those who watch hear that nothing is served any more, and their calls
- * end; so do calls that come later. */
+/* Call it before the server drains. Sends NOT_SERVING to the watching clients and ends their calls;
+ * calls that come later get the same. */
 void svc_health_stop(struct svc_health *h);
 
 #endif

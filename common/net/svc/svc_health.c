@@ -6,13 +6,13 @@
  *   HealthCheckRequest   1 service: string, "" = the server as a whole
  *   HealthCheckResponse  1 status: 1 SERVING, 2 NOT_SERVING, 3 SERVICE_UNKNOWN (Watch only)
  *
- * A service is known where a route of it is, and serves while the server as a whole does. One that
- * nobody has is not_found for Check; Watch says so and goes on, as the protocol wants it.
+ * A service is known where a route of it is, and serves while the server as a whole does. An
+ * unknown service is not_found for Check; Watch reports it and continues, as the protocol demands.
  *
  * A watch gets the status at once, then each change, until it leaves. There are at most
  * SVC_HEALTH_WATCHES_MAX; one more ends the oldest, whose client asks again if it is still there:
- * so those that vanished without a word make room, and nobody can be kept out. A watch would hold
- * up a drain for ever, so svc_health_stop ends them all with a last word.
+ * so watches of vanished clients make room, and no client can be kept out. A watch would keep a
+ * drain from ending, so svc_health_stop ends them all with a last message.
  */
 #include "common/base/mem.h"
 #include "common/base/rd.h"

@@ -5,15 +5,15 @@
  *   pieces of the body ──> in ──a whole frame──> now ──> (gunzip on the pool) ──> on_message
  *        ^                                        │                                   │
  *        └── window opens only while a frame is ──┴──────────── svc_next <────────────┘
- *            incomplete and nobody works
+ *            incomplete and no handler works
  *
  * One message is in work at a time; what arrives meanwhile waits in `in`, at most the server's
  * window of it. Both buffers are charged to the budget of the server, so a stream holds at most two
  * messages and a window, whatever its client sends.
  *
- * What ends a call from outside (client gone, deadline, nonsense) is told once, and only while no
- * message is in work: a handler has one place where it hears of it, and one way out, svc_end. That
- * may be called from within any callback, so freeing waits until the pump is left.
+ * An outside end of a call (client gone, deadline, invalid input) is reported once, and only while
+ * no message is in work: a handler has one callback for it, and one way out, svc_end. svc_end may
+ * be called from within any callback, so freeing waits until the pump is left.
  */
 #include "common/base/mem.h"
 #include "common/net/cbuf.h"
@@ -122,7 +122,7 @@ static void zip_done(void *cookie)
     pump(s);
 }
 
-/* Moves the first frame of `in` to `now`; what stands behind it stays. */
+/* Moves the first frame of `in` to `now`; later bytes stay. */
 static int take_frame(struct svc_stream *s, struct err *e)
 {
     struct str all = { s->in.ptr, s->in.len }, rest = all;
@@ -139,7 +139,7 @@ static int take_frame(struct svc_stream *s, struct err *e)
     return code ? -err_set(e, code, "%s", http_hold_why(code)) : 1;
 }
 
-/* Starts on the next message; false if there is none to hand over now. */
+/* Starts on the next message; false if no message can be handed over now. */
 static bool next_message(struct svc_stream *s)
 {
     struct err e;
@@ -297,7 +297,7 @@ static void on_stream(struct http_req *r)
         s->timer = loop_timer_new(r->loop, on_deadline, s);
         loop_timer_start(s->timer, svc_left_ms(&s->call, UINT64_MAX), 0);
     }
-    s->pumping = true; /* nothing is told before the handler said whom to tell */
+    s->pumping = true; /* no callback before the handler has set its callbacks */
     route->fn(&s->call);
     s->pumping = false;
     if (!s->dead)

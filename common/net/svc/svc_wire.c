@@ -1,4 +1,23 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * svc_wire: pure functions between bytes and the terms of svc.c: content types, timeouts, frames,
+ * codes, statuses, retry hints.
+ *
+ *       Content-Type ──> svc_type      timeout text ──> ms      body ──> svc_frame ──> message
+ *       struct err ──> code of gRPC, status text, details, gRPC-Web's frame of trailers
+ *
+ * Three protocols share these functions, so they are here once and have no state: Connect (unary
+ * and streams), gRPC, and gRPC-Web (also in base64). All text comes from outside: numbers have a
+ * bound on their digits, a frame's length is checked against the limit before the frame is
+ * complete, and texts of errors are bounded (STATUS_TEXT_MAX) and percent-encoded. Nothing here
+ * allocates but for the buffers that the caller passes.
+ *
+ * Codes: svc_grpc_code and svc_err_code use one table in the order of gRPC's numbers. Several of
+ * our codes may have one number there; the way back gives the code a caller should act on.
+ *
+ * A retry hint is written in each of the forms that clients read (struct svc_retry), since each
+ * client reads only its own. Thread: any.
+ */
 #include "common/net/svc/svc_wire.h"
 
 #include <stdio.h>
@@ -262,7 +281,7 @@ static void put_field(struct buf *out, uint8_t number, struct str bytes)
 }
 
 /* Status { 1: code, 2: message, 3: Any { 1: type, 2: RetryInfo { 1: Duration { 1: seconds } } } }.
- * Code and message stand here again, since who reads this takes all of it from here. */
+ * Code and message are repeated here, since a client that reads this field takes them from it. */
 static void put_status(const struct err *e, uint32_t after_s, struct buf *out)
 {
     struct buf any, info;

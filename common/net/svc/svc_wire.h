@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * svc_wire.h: what RPC protocols look like in bytes, as pure functions over slices: content types,
- * timeouts, frames, trailers, codes. Nobody outside common/net and its tests includes it.
+ * timeouts, frames, trailers, codes. Only common/net and its tests include it.
  *
  * Protocols: proto/WIRE.md, "Connect", "gRPC and gRPC-Web", "Error codes".
  */
@@ -19,7 +19,7 @@ struct svc_type {
     enum svc_codec codec;
     bool base64;
 };
-/* False for what is none of them. */
+/* False if it is not a content type of these protocols. */
 bool svc_type_parse(struct str content_type, struct svc_type *ret);
 /* The Content-Type of a reply. */
 const char *svc_type_text(const struct svc_type *t);
@@ -39,7 +39,8 @@ struct svc_frame {
     struct str bytes;
 };
 /* Takes a whole frame off *rest: 1; 0 if there is not enough yet (*ret_need: bytes that the frame
- * has, SVC_FRAME_HEAD while that is not known); ERR_ code for what is no frame of a request. */
+ * has, SVC_FRAME_HEAD while that is not known); ERR_ code if the bytes are not a frame of a
+ * request. */
 int svc_frame_take(struct str *rest, size_t message_max, struct svc_frame *ret, size_t *ret_need,
                    struct err *e);
 /* The only frame of a unary request. */
@@ -53,9 +54,9 @@ uint32_t svc_status(const struct err *e);
 /* Percent-encoded and bounded. */
 void svc_status_text(const struct err *e, struct buf *out);
 
-/* When to try again, as callers of gRPC look for it: libraries that retry by themselves take the
- * pushback; exporters of OTLP the RetryInfo, and without one they throw away what was refused for
- * its rate. */
+/* When to retry, in the forms that gRPC callers read: libraries that retry by themselves take the
+ * pushback; exporters of OTLP the RetryInfo, and without it they drop data that were refused for
+ * their rate. */
 struct svc_retry {
     uint32_t after_s; /* 0: another try does not help; nothing is said */
     char pushback_ms[16];

@@ -8,11 +8,11 @@
  *
  * Frames are gathered and written once a turn of the loop: one system call for all that a turn had
  * to say to a peer. Large ones go at once, from where they lie. `room` is false while more than
- * OUT_MAX waits, or nobody is there; on_room follows when that has changed.
+ * OUT_MAX bytes wait, or no connection is open; on_room follows when that has changed.
  *
- * A connection that breaks takes with it what was written and what waits (at most OUT_MAX and a
- * frame): the receiver could not tell the rest of a torn frame from a new one, and calls have
- * deadlines. A host's name is looked up again each time: a pod that comes back has a new address.
+ * A connection that breaks loses the written and the waiting bytes (at most OUT_MAX and a frame):
+ * the receiver could not tell the rest of a torn frame from a new one, and calls have deadlines. A
+ * host's name is looked up again each time: a pod that comes back has a new address.
  */
 #include "common/rpc/sp/rpc_sp.h"
 
@@ -33,7 +33,7 @@ enum {
 
 /* A connection; outlives its pipe until libuv is through with it. */
 struct out {
-    struct sp_pipe *pipe; /* NULL: given up */
+    struct sp_pipe *pipe; /* NULL: the pipe was closed */
     struct sp_ear *ear;
     union rpc_sp_handle h;
     struct rpc_sp_reader reader;
@@ -211,7 +211,7 @@ static void connect_tcp(struct sp_pipe *p, const struct sockaddr *to)
         pipe_lost(p);
 }
 
-/* An address in digits needs nobody's help. */
+/* An address in digits needs no lookup. */
 static bool connect_digits(struct sp_pipe *p, struct str host, struct str port)
 {
     struct sockaddr_storage to;
@@ -326,7 +326,7 @@ static void pipe_close(struct rpc_pipe *pipe)
 {
     struct sp_pipe *p = container_of(pipe, struct sp_pipe, pipe);
 
-    /* What was said in this turn goes out: the kernel sends it on after we closed. */
+    /* Frames of this turn are still written: the kernel sends them after we closed. */
     if (p->state == READY && !p->out->busy && p->wait.len)
         (void)out_write(p->out, &p->wait);
     pipe_drop(p);
@@ -335,7 +335,7 @@ static void pipe_close(struct rpc_pipe *pipe)
     xfree(p);
 }
 
-/* Writes what waits; says so to whom there was no room for. */
+/* Writes the waiting frames; notifies senders that had no room. */
 static void pipe_flush(struct sp_pipe *p)
 {
     list_del(&p->dirty);
@@ -367,7 +367,8 @@ void sp_ear_flush(struct sp_ear *n)
     }
     while (!list_empty(&now))
         pipe_flush(container_of(now.next, struct sp_pipe, dirty));
-    /* Whoever was told of room has more to say: in the next turn, which must not sleep. */
+    /* A sender that was notified of room may have queued more: it is written in the next turn,
+     * which must not sleep. */
     if (list_empty(&n->dirty))
         (void)uv_idle_stop(&n->awake);
     else
@@ -395,7 +396,7 @@ static bool send_at_once(struct sp_pipe *p, const uv_buf_t parts[3])
     size_t skip;
 
     if (wrote <= 0)
-        return false; /* whatever it is, it comes again when we write what waits */
+        return false; /* the error is reported again by the next write */
     skip = (size_t)wrote;
     for (int i = 0; i < 3; i++) {
         size_t n = MIN(skip, parts[i].len);

@@ -13,8 +13,8 @@
 
 #define RPC_SP_READ      (64 * KIB) /* bytes of one read; one such buffer for all of an ear */
 #define RPC_SP_CONNS_MAX 8192       /* connections that an ear takes */
-/* Of those that brought no frame of ours yet, as any that is new: so many, with so much of frames
- * that are not whole. The oldest one goes for the newest. */
+/* Bounds of connections that have sent no valid frame yet, as every new one: their number, and the
+ * bytes of their incomplete frames. Over a bound the oldest is closed. */
 #define RPC_SP_STRANGERS_MAX   4096
 #define RPC_SP_STRANGERS_BYTES (64 * MIB)
 
@@ -34,7 +34,7 @@ struct sp_ear {
     size_t handles; /* of libuv that are not closed yet; the last one frees the ear */
     union rpc_sp_handle listener;
     char *scratch;                /* owned; RPC_SP_READ */
-    struct list conns, strangers; /* those that brought a frame of ours; oldest first */
+    struct list conns, strangers; /* oldest first; the second: sent no valid frame yet */
     size_t conns_len, strangers_len, strangers_bytes; /* the first: of both */
     bool (*on_frame)(void *cookie, struct str frame);
     void *cookie;

@@ -2,14 +2,14 @@
  *
  * rpc_sp_ear: the listening side: connections that only bring frames.
  *
- * All connections read into one buffer, since libuv hands bytes over before it reads again; what is
- * not whole is kept by the connection's reader. A connection that says anything but a hello and
- * messages is closed. Nobody is answered but by our hello; the kernel's keep-alive finds those that
- * vanished without a word.
+ * All connections read into one buffer, since libuv hands bytes over before it reads again; an
+ * incomplete frame is kept by the connection's reader. A connection that sends anything but a hello
+ * and messages is closed. Our hello is the only answer; the kernel's keep-alive finds connections
+ * whose peer vanished.
  *
- * Anybody may connect and say hello, or half a frame, and then nothing more. So who has brought no
- * frame of ours is a stranger, and these are bounded by themselves: they take no places from nodes,
- * nor much memory.
+ * Any client may connect and send a hello, or half a frame, and then nothing more. So connections
+ * that have sent no valid frame have bounds of their own: they take no places from nodes, nor much
+ * memory.
  *
  * Back-pressure is TCP's: what the loop has no time to read stays in the sender's queue.
  */
@@ -27,7 +27,7 @@
 enum { BACKLOG = 1024, KEEPALIVE_S = 30 };
 
 struct sp_conn {
-    struct list link; /* in ear.conns or ear.strangers */
+    struct list link; /* in one of the lists of `ear` */
     struct sp_ear *ear;
     union rpc_sp_handle h;
     struct rpc_sp_reader reader;
@@ -148,7 +148,7 @@ static void on_connection(uv_stream_t *listener, int status)
     uv_buf_t hello;
 
     if (status < 0)
-        return; /* out of descriptors, say; libuv goes on when there are some */
+        return; /* for example out of descriptors; libuv tries again when there are some */
     c = XNEW(struct sp_conn);
     *c = (struct sp_conn){ .ear = n };
     rpc_sp_reader_init(&c->reader, n->ipc, RPC_SP_PUSH);
@@ -176,7 +176,7 @@ static void on_connection(uv_stream_t *listener, int status)
 
 /* ---- listening ---- */
 
-/* A socket file that nobody listens on any more is in the way. */
+/* Removes a socket file that no process listens on any more. */
 static void remove_stale(const char *path)
 {
     struct sockaddr_un a = { .sun_family = AF_UNIX };

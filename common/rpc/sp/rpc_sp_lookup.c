@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_sp_lookup: getaddrinfo on a thread of its own, which nobody waits for: a loop that ends shall
- * not hang on a name server that does not answer. Whoever comes last frees.
+ * rpc_sp_lookup: getaddrinfo on a thread of its own, which the loop does not wait for: a loop that
+ * ends must not hang on a name server that does not answer. The loop or the thread, whichever ends
+ * last, frees the lookup.
  */
 #include "common/rpc/sp/rpc_sp.h"
 
@@ -82,7 +83,7 @@ void sp_lookup_cancel(struct sp_lookup *l)
 {
     if (!l)
         return;
-    mutex_lock(&l->lock); /* what was posted sees it there, the thread before it posts */
+    mutex_lock(&l->lock); /* the posted call sees it, and the thread does before it posts */
     l->state = CANCELED;
     mutex_unlock(&l->lock);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rpc_sp_read: a frame that is whole in the bytes that came is handed on where it lies. Else it is
- * put together in a buffer that grows with what came, not with what its head promises, so that a
- * stranger has to send what he wants us to keep.
+ * put together in a buffer that grows with the received bytes, not with the length in its head, so
+ * that a client has to send every byte that it wants us to keep.
  */
 #include "common/rpc/sp/rpc_sp_read.h"
 

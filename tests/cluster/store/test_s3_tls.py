@@ -127,8 +127,8 @@ def run(folder, front):
 
     def test_refused():
         for shown, ca, says in (
-                ("good", "other-ca", "the file of CAs has to have the one that signed it"),
-                ("good", None, "a CA of one's own has to be named"),
+                ("good", "other-ca", "the file of CAs must contain the CA that signed it"),
+                ("good", None, "a private CA must be named"),
                 ("expired", "ca", "the server needs a new certificate, or this machine the right clock"),
                 ("stranger", "ca", "the address has to name the server as its certificate does"),
                 ("good", "not-there", "not-there.pem")):

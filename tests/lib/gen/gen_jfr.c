@@ -308,7 +308,7 @@ static void put_constant(struct gen_jfr *g, enum pool pool, size_t checkpoint, u
     g->counts[checkpoint][pool]++;
 }
 
-/* Takes the value over. Now and then an older checkpoint has something else under that key. */
+/* Takes the value over. At random an older checkpoint has something else under that key. */
 static uint64_t new_constant(struct gen_jfr *g, enum pool pool, struct buf *value)
 {
     size_t at = prng_below(g->p, g->checkpoints);

@@ -11,8 +11,8 @@
  *                                              .trace = gen_jfr_trace(&g, &leaf, 1) });
  *   gen_jfr_finish(&g);                      g.file is the recording so far
  *
- * What a reader must not care for is drawn at random: numbers of classes, order of fields, fields
- * and classes nobody knows, encodings of strings, keys, which checkpoint holds what, padding.
+ * What a reader must not care for is drawn at random: numbers of classes, order of fields, unknown
+ * fields and classes, encodings of strings, keys, which checkpoint holds what, padding.
  */
 #ifndef TESTS_LIB_GEN_GEN_JFR_H
 #define TESTS_LIB_GEN_GEN_JFR_H
@@ -85,7 +85,7 @@ void gen_jfr_setting(struct gen_jfr *g, const char *name, const char *value);
 /* The period of jdk.ExecutionSample from that time on. */
 void gen_jfr_period(struct gen_jfr *g, uint64_t time, const char *value);
 void gen_jfr_event(struct gen_jfr *g, const struct gen_jfr_event *e);
-void gen_jfr_noise(struct gen_jfr *g); /* an event nobody reads */
+void gen_jfr_noise(struct gen_jfr *g); /* an unknown event */
 void gen_jfr_finish(struct gen_jfr *g);
 
 void gen_jfr_varint(struct buf *b, uint64_t v);

@@ -95,7 +95,7 @@ static void value(const struct gen_otlp_attr *a, struct buf *b)
     message(b, 2, &m);
 }
 
-/* Each has an attribute of its own, behind the others: a build id, or one that is none. */
+/* Each has an attribute of its own, behind the others: a build id, or an invalid one. */
 static void mappings(struct out *o, const uint32_t *t)
 {
     bytes(&o->dict, t[1], "", 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pprof_forms: the writer. What varies: how samples stand (values, ids, labels in any order, packed
- * or not or both, in pieces, empty), how long numbers are, how ids go, where tables stand, what is
- * there that nobody asked for, and what refers to nothing.
+ * pprof_forms: the writer. These vary: the order of the fields of samples (values, ids, labels;
+ * packed or not or both, in pieces, empty), the length of numbers, the order of ids, the places of
+ * tables, unknown fields, and references to nothing.
  */
 #include "tests/lib/gen/pprof_forms.h"
 
@@ -52,7 +52,7 @@ static bool odd(struct forms *f, uint64_t n)
     return !f->calm && one_in(f, n);
 }
 
-/* Now and then longer than it need be, up to the ten bytes a number may have. */
+/* At random longer than needed, up to the ten bytes a number may have. */
 static void number(struct forms *f, struct buf *b, uint64_t v)
 {
     size_t len = 1, pad = f->padded && one_in(f, 24) ? 1 + prng_below(f->r, 8) : 0;
@@ -81,13 +81,13 @@ static void bytes(struct forms *f, struct buf *b, uint32_t n, struct str s)
     buf_add_str(b, s);
 }
 
-/* Of a field that nobody knows. */
+/* An unknown field. */
 static void stranger(struct forms *f, struct buf *b)
 {
     if (one_in(f, 2))
         field(f, b, 100, prng_u64(f->r));
     else
-        bytes(f, b, 16, STR("stranger"));
+        bytes(f, b, 16, STR("not used"));
 }
 
 static void message(struct forms *f, uint32_t n, struct buf *m)
@@ -171,7 +171,7 @@ static void line(struct forms *f, struct buf *to)
     struct buf b = empty();
 
     if (one_in(f, 60))
-        field(f, &b, 1, id_of(f, f->functions + 5)); /* there is none */
+        field(f, &b, 1, id_of(f, f->functions + 5)); /* does not exist */
     else
         field(f, &b, 1, id_of(f, 1 + prng_below(f->r, f->functions)));
     if (!one_in(f, 20))
@@ -291,7 +291,7 @@ static void choose_ids(struct forms *f)
     f->last_len = one_in(f, 20) ? prng_below(f->r, IDS_MOST) : prng_below(f->r, 12);
     for (size_t i = 0; i < f->last_len; i++)
         f->last[i] = id_of(f, 1 + prng_below(f->r, one_in(f, 2) ? 9 : f->locations));
-    if (f->last_len && odd(f, 30)) /* there is none */
+    if (f->last_len && odd(f, 30)) /* does not exist */
         f->last[prng_below(f->r, f->last_len)] = one_in(f, 2) ? 0 : id_of(f, f->locations + 9);
 }
 

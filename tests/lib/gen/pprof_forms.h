@@ -10,7 +10,7 @@
 #include "common/base/prng.h"
 
 /* A good body: no message of it is malformed, nothing is over a limit. Bodies have the same few
- * names, so that one after the other looks like a service. */
+ * names, so that a sequence of them looks like a service. */
 void pprof_forms_body(struct prng *r, struct buf *ret);
 
 struct pprof_forms_read {

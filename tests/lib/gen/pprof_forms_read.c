@@ -132,7 +132,7 @@ static struct str string_of(const struct slow *s, uint64_t i)
     return i < s->strings.len ? s->strings.ptr[i] : STR("");
 }
 
-/* One frame of a location, in front of what is there. */
+/* Puts one frame of a location in front of the stack. */
 static void frame_before(const struct slow *s, const struct place *l, const struct row *line,
                          struct buf *stack)
 {

@@ -146,8 +146,8 @@ static int by_u64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Stacks in order of their nodes, as they are since the last deploy: what is counted by rank comes
- * out sorted. */
+/* Stacks in the order of their nodes since the last deploy: values counted by rank come out
+ * sorted. */
 static void rank_stacks(struct year *y)
 {
     size_t n = y->stacks.node.len;

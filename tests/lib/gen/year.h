@@ -4,7 +4,7 @@
  * pure function of (pod, slot, length), as long as time does not go back over a deploy.
  *
  * Pods do about the same with their own moods, more by day than at night and at weekends; every few
- * days a deploy moves lines and renames all pods; now and then a pod restarts with a new name.
+ * days a deploy moves lines and renames all pods; at random a pod restarts with a new name.
  *
  *   struct year *y = year_new(&opts);
  *   year_begin(y);

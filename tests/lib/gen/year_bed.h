@@ -31,7 +31,7 @@ void year_bed_open(struct year_bed *b, const struct year_bed_opts *o);
 void year_bed_close(struct year_bed *b);
 void year_bed_remove(struct year_bed *b); /* closes, and removes a scratch folder */
 uint32_t year_bed_slot(const struct year_bed *b);
-/* Time goes on to this slot; what is due is done. */
+/* Advances time to this slot and runs all work that is due. */
 void year_bed_advance(struct year_bed *b, uint32_t slot);
 /* Seals, builds and retention until nothing is due. */
 void year_bed_work(struct year_bed *b);

@@ -4,9 +4,9 @@
  *
  * A process that is watched for longer shows more stacks, and they are variations: the same way in,
  * another way on. So a new stack is an older one up to some depth, continued by functions that were
- * seen to follow one another (a walk over the pairs of the real stacks), on other lines, now and
- * then through a function of its own. Depths scatter around that of the real service, and about two
- * or three nodes are new in each stack, as measured.
+ * seen to follow one another (a walk over the pairs of the real stacks), on other lines, sometimes
+ * through a function of its own. Depths scatter around that of the real service, and about two or
+ * three nodes are new in each stack, as measured.
  */
 #include "tests/lib/gen/year_stacks.h"
 
@@ -162,7 +162,7 @@ static size_t first_after(const struct year_stacks *y, uint32_t func)
     return lo;
 }
 
-/* A function that the real files do not have, named after one that they do. */
+/* A function that the real files do not have, named after an existing one. */
 static uint32_t new_function(struct year_stacks *y, uint32_t like)
 {
     static const char *const words[] = { "Handler", "Filter", "Writer", "Reader",

@@ -7,7 +7,7 @@
  *   GET /big?n=          n bytes         GET /err?code= /connect?code=  an error reply
  *   GET /file            a static file   GET /p/...  empty, X-Path says the path   PUT /big  echo
  *   POST /stream (1 MiB) a body in pieces into seen.data; replies with its length at the end
- *   GET,POST /feed       begins a reply in pieces, which the test goes on with (seen.held)
+ * GET,POST /feed begins a reply in pieces, which the test continues (seen.held)
  */
 #ifndef TESTS_LIB_NET_NET_SITE_H
 #define TESTS_LIB_NET_NET_SITE_H
@@ -42,7 +42,7 @@ void site_open(struct net_world *w);
 void site_routes(struct net_world *w); /* on a world the caller made */
 void site_reply_held(const char *text);
 void site_feed(const char *text, size_t times); /* one more piece of the reply of "/feed" */
-/* Each part is in `got`; one that begins with '!' is not. */
+/* Fails unless each part is in `got`, and no part that begins with '!' is (without the '!'). */
 void site_expect(const char *got, const char *const *parts, size_t n);
 #define EXPECT(got, ...)                                     \
     site_expect((got), (const char *const[]){ __VA_ARGS__ }, \

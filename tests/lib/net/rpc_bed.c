@@ -103,7 +103,7 @@ void rpc_bed_addr(struct rpc_bed *b, char ret[128])
             b->port = test_port_new(PORTS);
         if (n < PORTS)
             (void)snprintf(ret, 128, "tcp://127.0.0.1:%u", b->port + n);
-        else /* of nobody: servers of other tests are not to be called */
+        else /* unused: servers of other tests must not be called */
             (void)snprintf(ret, 128, "tcp://127.250.%u.%u:1", n >> 8, n & 255);
         break;
     case RPC_BED_IPC:

@@ -31,12 +31,12 @@ struct rpc_bed {
 
 void rpc_bed_init(struct rpc_bed *b, unsigned kind, uint64_t seed);
 void rpc_bed_deinit(struct rpc_bed *b);
-/* Keys for the nodes made from now on; those of before keep theirs only if they are the same
- * object. NULL: none. Borrowed. */
+/* Keys for the nodes made from now on; earlier nodes keep theirs only if they are the same object.
+ * NULL: none. Borrowed. */
 void rpc_bed_give_keys(struct rpc_bed *b, const struct rpc_keys *keys, bool optional);
 /* Keys with these secrets, such as "ab": each letter's key is 32 times that letter. */
 struct rpc_keys *rpc_bed_keys(const char *letters);
-/* An address nobody listens on. */
+/* An address that no node listens on. */
 void rpc_bed_addr(struct rpc_bed *b, char ret[128]);
 /* Options with short times: heartbeat 20 ms, dead after 300 ms; message_max 4 MiB. */
 struct rpc_node_opts rpc_bed_opts(struct rpc_bed *b, const char *listen);
@@ -44,7 +44,7 @@ struct rpc_node *rpc_bed_node(struct rpc_bed *b, const char *listen);
 /* Runs the loop until until(cookie), false after limit_ms (of the bed's clock). */
 bool rpc_bed_run(struct rpc_bed *b, bool (*until)(void *cookie), void *cookie, uint64_t limit_ms);
 void rpc_bed_sleep(struct rpc_bed *b, uint64_t ms); /* runs the loop that long */
-/* Value of a line of /metrics, such as embertree_rpc_queue_bytes; 0 if there is none. */
+/* Value of a line of /metrics, such as embertree_rpc_queue_bytes; 0 if missing. */
 uint64_t rpc_bed_metric(struct rpc_bed *b, const char *name);
 
 /* What became of a call. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * control_world.h: nodes of views, members, leads and controllers over a simulated coordination
- * service, for tests/prop/test_control.c. The replication between nodes is a model: whoever is
- * named leads, and learners catch up. At every moment each record that appears is one that may
- * follow the one before.
+ * service, for tests/prop/test_control.c. The replication between nodes is a model: the named node
+ * leads, and learners catch up. Each record that appears must be a valid successor of the previous
+ * one.
  */
 #ifndef TESTS_LIB_REPL_CONTROL_WORLD_H
 #define TESTS_LIB_REPL_CONTROL_WORLD_H
@@ -26,7 +26,7 @@ struct control_node {
     struct member *member;
     struct lead *lead;
     struct controller *controller;
-    bool cut, drained; /* drained: it was told to, and knew of itself */
+    bool cut, drained; /* drained: its record asks for it, and it knows that */
     struct fs files;   /* cluster.json in memory; survives a crash */
     struct buf saved;
     uint64_t last[CONTROL_SHARDS]; /* of its log; survives a crash */
@@ -57,7 +57,7 @@ void control_pass(struct control_world *w, uint64_t ms);
 /* All faults end; within four minutes every shard has its replicas in zones of their own, a leader
  * that lives, and nothing is left to be moved. */
 void control_heal(struct control_world *w);
-/* Borrowed until the next change; *ret_rev 0: there is none. */
+/* Borrowed until the next change; *ret_rev 0: no such key. */
 struct str control_value(struct control_world *w, struct coord_key key, int64_t *ret_rev);
 /* The service is that backup, or (NULL) an empty one, until it is brought back. */
 void control_put_in_place(struct control_world *w, const struct coord_backup *other);

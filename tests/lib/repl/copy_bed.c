@@ -281,7 +281,7 @@ void copy_bed_writes(struct copy_member *m, uint64_t from, uint64_t n)
         fail_msg("%s", copy_bed.err.text);
 }
 
-/* Who has everything: n0, and n2 where n0 has ended. */
+/* The node with all entries: n0, or n2 if n0 has ended. */
 static struct repl_node *whole(void)
 {
     return copy_bed.m[0].node ? copy_bed.m[0].node : copy_bed.m[2].node;

@@ -47,7 +47,7 @@ void copy_bed_end(void);
 void copy_bed_hub_up(struct copy_member *m);
 void copy_bed_node_up(struct copy_member *m);
 void copy_bed_node_down(struct copy_member *m); /* waits until it is up before */
-void copy_bed_tell_soon(void);                  /* all that run hear of copy_bed.rec */
+void copy_bed_tell_soon(void);                  /* all running nodes get copy_bed.rec */
 /* n rows of these keys, by a thread, as soon as m leads. */
 void copy_bed_writes(struct copy_member *m, uint64_t from, uint64_t n);
 void copy_bed_learn(struct copy_member *m); /* it is a learner from now on */
@@ -59,6 +59,6 @@ uint64_t copy_bed_copies(void); /* that came in */
 /* To wait for; the cookie is a member. */
 bool copy_bed_leads(void *cookie);
 bool copy_bed_caught_up(void *cookie);
-bool copy_bed_some_taken(void *cookie); /* copy_bed.from bytes, by anybody */
+bool copy_bed_some_taken(void *cookie); /* copy_bed.from bytes, by any node */
 
 #endif

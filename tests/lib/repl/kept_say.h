@@ -12,7 +12,7 @@
 
 enum { SHARDS = 40 };
 
-/* Of a, b, c, and one that left. */
+/* Of a, b, c, and a node that left. */
 const struct map *kept_say_map(uint64_t version, uint32_t shards);
 /* Of a, b and c. */
 struct repl_record kept_say_rec(uint64_t term, const char *leader, bool established);

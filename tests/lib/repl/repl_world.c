@@ -32,7 +32,7 @@ static void load_mirror(struct node *n)
     }
 }
 
-/* Does anybody count on what it said in an earlier life? */
+/* True if another node relies on a promise or answer of its earlier process. */
 static bool counted_on(const struct node *n, const struct repl_record *rec)
 {
     return (name_set_has(&rec->members, n->name) || name_set_has(&rec->prev_members, n->name)) &&
@@ -133,7 +133,7 @@ static void node_down(struct node *n, bool power)
     n->synced = n->applied;
 }
 
-/* The disk is lost, unless too many of those somebody counts on would be. */
+/* False if too many of the disks that others rely on would be lost. */
 static bool may_lose(const struct node *n, const struct name_set *s)
 {
     uint32_t lost = 0;
@@ -628,7 +628,7 @@ const char *repl_world_run(uint64_t seed, uint32_t mutants, struct repl_world_st
     w.blinks = prng_chance(&w.prng, 0.2);
     w.mean = !w.blinks && prng_chance(&w.prng, 0.7);
     w.wipes = prng_chance(&w.prng, 0.3);
-    w.returns = seed % 16 == 5; /* no chance taken: all other worlds stay as they were */
+    w.returns = seed % 16 == 5; /* no random number is drawn: all other worlds stay the same */
     w.marking = seed % 8 == 3 ? 0.001 : 0.5; /* no chance taken here, either */
     (void)prng_chance(&w.prng, 0.6);
     w.rec.term = 1;

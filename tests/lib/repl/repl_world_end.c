@@ -45,8 +45,8 @@ void world_check_end(void)
             world_broken("write %" PRIu64 " was acked and is lost", w.acked.ptr[i]);
 }
 
-/* The service is away and marks nothing any more: a record that left most of the former members
- * where they were does without. */
+/* The service is away and marks no record any more: a record that keeps most of the previous
+ * members works without the mark. */
 bool world_does_unmarked(void)
 {
     uint32_t both = 0;
@@ -54,7 +54,7 @@ bool world_does_unmarked(void)
     for (uint32_t i = 0; i < w.rec.prev_members.len; i++)
         both += name_set_has(&w.rec.members, w.rec.prev_members.names[i]);
     for (int i = 0; i < NODES; i++)
-        if (w.nodes[i].lost) /* it takes the service to learn anew */
+        if (w.nodes[i].lost) /* it needs the service to be copied again */
             return false;
     return w.rec.prev_members.len && both > w.rec.prev_members.len / 2;
 }

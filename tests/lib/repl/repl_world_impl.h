@@ -68,7 +68,7 @@ struct node {
     uint64_t db[LOG_MAX], db_term[LOG_MAX];
     uint64_t applied, synced;
     bool no_db;
-    /* one that comes in as files, as of copy_index; 0: none */
+    /* a copy that comes in as files, as of copy_index; 0: none */
     uint64_t copy[LOG_MAX], copy_term[LOG_MAX], copy_index;
     bool copy_lost; /* with the disk */
     VEC(struct ask) asks;
@@ -85,10 +85,10 @@ struct world {
     struct node nodes[NODES];
     struct repl_record rec; /* the coordination's truth */
     bool cut[NODES][NODES];
-    bool blind[NODES]; /* hears of no records */
+    bool blind[NODES]; /* gets no records */
     uint64_t hold;     /* cuts stay until then */
     bool calm, mean, blinks, wipes, returns;
-    int away; /* world_returns: who is cut off, + 1, and until when */
+    int away; /* world_returns: the node that is cut off, + 1, and until when */
     uint64_t away_until;
     uint8_t maker[1 << 16]; /* by tag: the node that took the write, + 1 */
     double marking;         /* chance of each step that a record is marked as established */
@@ -124,6 +124,6 @@ bool world_returns(void); /* true: it did something */
 /* repl_world_end.c */
 bool world_whole(void);
 void world_check_end(void);
-bool world_does_unmarked(void); /* with nobody to mark records */
+bool world_does_unmarked(void); /* while no service marks records */
 
 #endif

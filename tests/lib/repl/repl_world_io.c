@@ -174,7 +174,7 @@ static void io_commit(void *cookie, uint64_t index)
                          i, w.committed[i].term, n->name, n->mirror[i].term);
         if (i >= w.committed_len) {
             if (i != w.committed_len)
-                world_broken("%s commits %" PRIu64 " and nobody the one before", n->name, i);
+                world_broken("%s commits %" PRIu64 " and no node its predecessor", n->name, i);
             w.committed[i].term = n->mirror[i].term;
             w.committed[i].tag = n->mirror[i].tag;
             w.committed_len = i + 1;
@@ -226,7 +226,7 @@ static void io_snapshot(void *cookie, const char *to)
                1 + world_below(100));
 }
 
-/* Files come in while everything goes on, over restarts of both, however long it takes. */
+/* Files come in while everything else continues, over restarts of both, however long it takes. */
 void world_copy(struct node *n, const struct node *from)
 {
     if (!n->copy_index) {

@@ -5,7 +5,7 @@
 
 /* ---- what the coordination does ---- */
 
-/* Watches tell everybody, some late. */
+/* Watches send it to all nodes, to some late. */
 void world_record(const struct repl_record *rec)
 {
     w.rec = *rec;
@@ -14,7 +14,7 @@ void world_record(const struct repl_record *rec)
                    world_below(prng_chance(&w.prng, 0.7) ? 10 : 300));
 }
 
-/* To the members of before. */
+/* Returns to the previous members. */
 static void go_back(const char *name, struct repl_record *next)
 {
     *next = w.rec;

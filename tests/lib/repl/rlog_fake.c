@@ -130,7 +130,7 @@ static int fake_read(const struct rlog_fs *fs, struct rlog_file *f, uint64_t at,
     return 0;
 }
 
-/* What an earlier fsync failed for is not written again: it is as it was on the medium. */
+/* Pages for which an earlier fsync failed are not written again: the medium keeps its old bytes. */
 static void make_durable(struct rlog_file *f)
 {
     size_t was = MIN(f->durable.len, f->now.len);

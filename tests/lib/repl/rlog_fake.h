@@ -23,8 +23,8 @@ const struct rlog_fs *rlog_fake_fs(struct rlog_fake *f);
 struct rlog_fake_faults *rlog_fake_faults(struct rlog_fake *f);
 /* The log on it must be closed. */
 void rlog_fake_power_cut(struct rlog_fake *f);
-/* The same files once more, none of them open: for who starts again while the former process, which
- * changes nothing any more, has not ended yet. */
+/* The same files once more, none of them open: for a node that restarts while its previous process,
+ * which changes nothing any more, has not ended yet. */
 struct rlog_fake *rlog_fake_fork(const struct rlog_fake *f, uint64_t seed);
 /* All that is written becomes durable, as after a while. */
 void rlog_fake_settle(struct rlog_fake *f);

@@ -31,7 +31,7 @@ struct node {
     struct member *member;
     struct lead *lead;
     struct controller *controller;
-    bool cut;                  /* with everybody else who is: they reach each other */
+    bool cut;                  /* nodes that are cut off reach each other */
     uint64_t promised[SHARDS]; /* term */
     int64_t newest_ms[SHARDS]; /* of what was stored or let through here */
     int64_t stored_ms[SHARDS]; /* of what this copy stores */
@@ -71,10 +71,10 @@ void sw_pass(struct world *w, uint64_t ms);
 int64_t sw_wall(const struct world *w);
 void sw_node_up(struct node *n);
 void sw_node_down(struct node *n);
-/* Cuts off some, of chance, or nobody. */
+/* Cuts off some nodes at random, or none. */
 void sw_cut(struct world *w, bool some);
 void sw_push(struct world *w, struct push *p); /* a new one */
-/* By way of this one; what becomes of it is counted. */
+/* Sends it through this distributor, and counts the result. */
 void sw_attempt(struct world *w, struct push *p, const struct dist *d);
 const struct map *sw_map(struct world *w); /* of the service, a reference; NULL: none */
 void sw_put_map(struct world *w, const struct map *m);

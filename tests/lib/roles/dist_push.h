@@ -32,9 +32,9 @@ void dist_whole(const struct push *p, struct buf *out);
 /* CHECKs that both left out the same. Of sums that stay at 2^63 - 1 only whether there are any: it
  * is additions that are counted, and how many go over depends on their order. */
 void dist_same_drops(const struct push *a, const struct push *b);
-/* The series with this sample type and no or any labels; NULL if there is none. */
+/* The series with this sample type and no or any labels; NULL if missing. */
 const struct push_series *dist_series(const struct push *p, const char *sample_type);
-/* Function, or file!0xaddr where there is none. */
+/* Function, or file!0xaddr if it has no name. */
 void dist_frame_name(const struct stacks *s, uint32_t frame, struct buf *out);
 /* The exemplars of a series: ids differ within a kind, samples are the series'. CHECKed. */
 void dist_check_exemplars(const struct push_series *s);

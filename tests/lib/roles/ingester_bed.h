@@ -17,7 +17,7 @@ struct ingester_bed {
     uint64_t disk_free, disk_total;
     struct kv_source kv;
     struct memory *memory;
-    uint64_t resident; /* what the account is told */
+    uint64_t resident; /* the value given to the account */
     struct conf *conf;
     struct role_ctx ctx;
     void *self; /* the role; NULL while stopped */

@@ -75,7 +75,7 @@ struct qbed {
     size_t pushes_len;
     const struct qbed_exemplar *exemplars; /* by the time of their pushes */
     size_t exemplars_len;
-    int64_t coarse_ms, coarse_until_ms; /* merges: nodes that begin before the latter; 0: leaves */
+    int64_t coarse_ms, coarse_until_ms; /* merges: coarse nodes before coarse_until_ms; 0: leaves */
     struct fake_docs docs;              /* of all ingesters */
     struct net_mem *client;
     bool drained;

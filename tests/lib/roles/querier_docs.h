@@ -21,7 +21,7 @@ struct fake_docs {
     VEC(struct fake_doc) at; /* by id */
     int64_t now_ms;          /* of the next answer */
     size_t puts, gets;
-    bool raced; /* somebody else deletes what is to be deleted, just before */
+    bool raced; /* another client deletes the same document just before */
 };
 void fake_docs_free(struct fake_docs *d);
 /* Returns 0 or the error's code. */

@@ -38,7 +38,7 @@ struct store {
     bool hold;                              /* commits wait */
     bool committing;
     bool fail_commit, read_only;
-    bool unsettled;          /* what was begun is on its way until somebody waits for it */
+    bool unsettled;          /* work that was begun stays under way until a thread waits for it */
     size_t fail_stage_every; /* 0: never */
     size_t stage_calls;
     char order[4 * WRITES_MAX]; /* G: a group with writes, S: a step of sealing */
@@ -206,7 +206,7 @@ int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
         r->entered = r->enter(r->cookie);
         r->refused = !r->entered;
         CHECK(!r->entered || r->deadline_ms > clock_mono_ms(clock_real()));
-        code = err_set(e, r->entered ? ERR_TIMEOUT : ERR_BUSY, "far away");
+        code = err_set(e, r->entered ? ERR_TIMEOUT : ERR_BUSY, "remote");
         (*(r->entered ? &s->far_entered : &s->far_refused))++;
     } else if (s->seal_fails > 0) {
         s->seal_fails--;

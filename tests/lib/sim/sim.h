@@ -122,8 +122,8 @@ enum sim_mutant {
     SIM_NO_WRITE_IDS,    /* write ids are not kept */
     SIM_SYNC_LIES,       /* fsync says that it is done */
     SIM_NO_FENCE,        /* the coordination service changes whatever it is asked to */
-    SIM_SWAPPED,         /* one replica applies two entries in the wrong order, now and then */
-    SIM_SKIPPED,         /* one replica leaves out an entry, now and then */
+    SIM_SWAPPED,         /* one replica applies two entries in the wrong order, at random */
+    SIM_SKIPPED,         /* one replica leaves out an entry, at random */
     SIM_HALF_SNAPSHOT,   /* a snapshot comes without one column family */
     SIM_BUCKET_FORGETS,  /* an object of the cold tier is gone some time after it was written */
     SIM_HALF_COPY,       /* a copy by files comes without one */
@@ -131,7 +131,7 @@ enum sim_mutant {
     SIM_ONE_ANSWER,      /* a lost coordination service is filled with what one node keeps */
     SIM_LATE_AGAIN,      /* clients repeat pushes when their write ids are forgotten */
     SIM_ZONES_LIE,       /* nodes are not in the zones they say */
-    SIM_UNCONFIRMED,     /* a place changes at once, and nobody is asked */
+    SIM_UNCONFIRMED,     /* a place changes at once, and no node is asked */
     SIM_ROT_TORN,        /* damage in a log is taken for its end */
     SIM_REOPEN_UNSYNCED, /* a database that is opened again does not sync what it finds */
     SIM_HOLE_SERVED,     /* a database with a hole is opened as if it had none */
@@ -154,7 +154,7 @@ void sim_run(const struct sim_opts *o, struct sim_result *ret);
 void sim_stats_add(struct sim_stats *to, const struct sim_stats *s);
 /* "pushes=12 acked=11 ...", without a newline. */
 void sim_stats_text(const struct sim_stats *s, char *ret, size_t size);
-/* The first one that must happen and did not; NULL: none. */
+/* The first event that must happen and did not; NULL: none. */
 const char *sim_stats_missing(const struct sim_stats *s);
 /* 0 for SIM_NONE's name and unknown ones. */
 int sim_mutant_by_name(const char *name);

@@ -5,16 +5,16 @@
  *
  *   after an ack         all disks but the leader's are slow; the power goes everywhere the moment
  *                        a push was acked, and the leader comes back late
- *   after a vote         an old leader keeps one friend, and a client; when a new one is named, the
- *                        friend, which is just giving it its voice, loses power and comes back
+ *   after a vote         an old leader keeps one friend, and a client; when a new leader is named,
+ *                        the friend, which is just giving it its vote, loses power and comes back
  *   in a change          of members: the leader is cut off from all but the member that leaves
  *   a leader that blinks it loses power among its fsyncs and is back within its lease, while one
  *                        follower is not to be reached
- *   a disk is replaced   of the one member that has what the leader has, which is cut off then; or
- *                        that one's log is damaged
+ *   a disk is replaced   of the one member that has all the leader has, while the leader is cut
+ *                        off; or the log of this member is damaged
  *   a late frame, a record that is missed: sim_order.c
  *   a place changes      while those who had it are cut off: sim_place.c
- *   a copy comes in      sim_copy.c, which needs nobody to get it ready
+ *   a copy comes in      sim_copy.c, which needs no preparation
  *
  * Two of three worlds have a liking for one of them.
  *
@@ -52,7 +52,7 @@ void deed_in(struct world *w, uint64_t ms, void (*fn)(struct world *w, const str
     loop_timer_start(d->timer, ms, 0);
 }
 
-/* ---- who is who ------------------------------------------------------------------------------ */
+/* ---- names of nodes -------------------------------------------------------------------------- */
 
 struct node *ingester_named(struct world *w, const char *name)
 {
@@ -155,7 +155,7 @@ void deafen(struct world *w, size_t first, size_t n)
         node_cut(node, CUT_COORD);
 }
 
-/* The leader goes on for those who have not heard of another one. */
+/* The leader still serves clients that do not know another leader. */
 static void isolate(struct world *w, struct node *leader, const struct node *friend)
 {
     count(w)->isolated++;
@@ -235,10 +235,10 @@ static void ready_for_vote(struct world *w)
         isolate(w, leader, NULL);
         return;
     }
-    for (size_t i = 0; i < w->ingesters; i++) /* who comes to lead takes its time to begin */
+    for (size_t i = 0; i < w->ingesters; i++) /* the new leader begins late */
         if (w->nodes[i] != leader && w->nodes[i] != friend)
             w->nodes[i]->disk.slow_ms = (uint32_t)(100 + prng_below(&w->p, 400));
-    isolate(w, leader, NULL); /* nor the friend: who comes to lead shall lack nothing */
+    isolate(w, leader, NULL); /* nor the friend: the new leader must lack nothing */
     w->aims.friend = friend->at;
     w->aims.leader = leader->at;
     w->aims.shard = shard;
@@ -310,7 +310,7 @@ static void on_view(void *cookie)
 
 /* ---- a leader that blinks -------------------------------------------------------------------- */
 
-/* at: the leader; a: who had all from it and is not to be reached now; b: who had not. */
+/* at: the leader; a: the member that had all from it and is unreachable now; b: the other. */
 static void deed_blink(struct world *w, const struct deed *d)
 {
     struct node *leader = w->nodes[d->at], *had = w->nodes[d->a], *lacks = w->nodes[d->b];

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_between: in one of five worlds the coordination service goes away between the two moments of
- * a lead: a record names it, and is not marked as established. It stays away for half a minute, in
- * which nothing else happens but that one node may be down.
- *
- *   somebody is named   by people who hand the shard over, or because its leader died, or since
- *                       members come and go
- *   who hears of it     all; of the members only who is to lead, or only who led; some; nobody.
- *                       From then on no write comes through to the service: nobody establishes it
- *   it is away          and who was kept from hearing is so until it is back
+ * a lead: a record names it, and is not marked as established. It stays away for half a minute;
+ * meanwhile one node may be down, and nothing else happens.
+ *   a leader is named   by an operator who hands the shard over, or because its leader died, or
+ *                       since members change
+ *   nodes that know it  all; of the members only the new leader, or only the old one; some; none.
+ *                       From then on no write reaches the service: the record is not established
+ *   it is away          and nodes that do not know the record do not get it until it is back
  *
  * As long as a majority of members runs, writes and reads of the shard must be answered after
- * SOON_MS, while it is away, but where the leader is dead and the next one has not heard, or lacks
- * what no log has any more. And whatever was acked must be there, as ever.
+ * SOON_MS, while it is away, unless the leader is dead and the next one does not know the record,
+ * or lacks entries that no log has any more. And all acked data must be there.
  *
  * Chance is its own, as in sim_forget.c.
  */
@@ -106,7 +105,7 @@ static bool well(struct world *w)
     return true;
 }
 
-/* One that is in this shard and in no other. */
+/* Chooses a service that is in this shard and in no other. */
 static bool choose(struct world *w)
 {
     struct sim_between *b = &w->between;
@@ -157,7 +156,7 @@ static bool majority_runs(struct world *w, const struct name_set *s)
 
 static const char *const causes[] = { "handed over", "its leader died", "members change" };
 static const char *const hearers[] = { "all", "the new leader", "the old leader", "some",
-                                       "nobody" };
+                                       "no node" };
 
 static bool heard(struct world *w, const char *name, const struct repl_record *rec)
 {
@@ -199,7 +198,7 @@ static bool others_have(struct world *w, const struct repl_record *rec)
     return base <= own.last_index;
 }
 
-/* The named leader knows and can, or the one before goes on. */
+/* The named leader knows it and can lead, or the previous leader continues. */
 static bool can_be_led(struct world *w, const struct repl_record *rec)
 {
     return heard(w, rec->leader, rec) ? others_have(w, rec)
@@ -319,7 +318,7 @@ static void named(struct world *w, const struct repl_record *rec)
     f.lose_request = 1;
     coord_site_faults(w->site, &f);
     count(w)->between++;
-    trace(w, "between: shard %" PRIu32 " %s from %s to %s in term %" PRIu64 ", %s hear of it",
+    trace(w, "between: shard %" PRIu32 " %s from %s to %s in term %" PRIu64 ", known to %s",
           b->shard, causes[b->cause], b->old, rec->leader, rec->term, hearers[b->hears]);
     for (size_t i = 0; i < SIM_NODES; i++)
         if (w->nodes[i]->state == NODE_UP && !hears(w, w->nodes[i], rec))
@@ -327,7 +326,7 @@ static void named(struct world *w, const struct repl_record *rec)
     deed_in(w, 10 + prng_below(dice(w), HEARD_MS), deed_gone, 0, 0, 0);
 }
 
-/* Each millisecond: from one to the next nobody can have heard of it and answered. */
+/* Called each millisecond: within one no node can have received the record and answered. */
 static void deed_wait(struct world *w, const struct deed *d)
 {
     struct sim_between *b = &w->between;
@@ -367,7 +366,7 @@ static void cause(struct world *w, struct node *leader, const struct node *other
     }
 }
 
-/* A push of before was acked, a read was answered. */
+/* An earlier push was acked, a read was answered. */
 static void deed_begin(struct world *w, const struct deed *d)
 {
     struct sim_between *b = &w->between;
@@ -391,7 +390,7 @@ static void deed_begin(struct world *w, const struct deed *d)
     deed_in(w, 1, deed_wait, 0, 0, 0);
 }
 
-/* From here on nothing else befalls anybody. */
+/* From here on no other fault happens. */
 static void deed_look(struct world *w, const struct deed *d)
 {
     struct sim_between *b = &w->between;

@@ -100,7 +100,7 @@ static int copy_open(void *cookie, const char *dir, struct kv **ret, struct err 
         return read_files(d, dir, ret, e);
     k = &d->kvs[sim_disk_number(dir)];
     if (!k->inner)
-        return err_set(e, ERR_NOT_FOUND, "there is no database");
+        return err_set(e, ERR_NOT_FOUND, "the database does not exist");
     *ret = &k->kv;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_disk: layers over kv_mem and rlog_fake. A crash is: from this moment on everything fails and
- * nothing changes (`dead`); the role is ended, which takes its time, and nobody sees what it still
- * does; then the power cut takes what was not synced at that moment.
+ * nothing changes (`dead`); the role is ended, which takes its time, and no node sees what it still
+ * does; then the power cut takes all bytes not synced at that moment.
  *
  * A database that failed once fails until it is opened again, as RocksDB does.
  */

@@ -22,7 +22,7 @@ struct sim_disk;
 struct sim_kv { /* a kv whose close does nothing */
     struct kv kv;
     struct sim_disk *disk;
-    struct kv *inner;        /* NULL: there is none */
+    struct kv *inner;        /* NULL: no database */
     struct kv *ghost;        /* removed; a power cut may bring it back */
     int failed;              /* a write failed with this: so do all until it is opened again */
     uint64_t fail_writes_in; /* 1: the next; 0: none */
@@ -37,7 +37,7 @@ struct sim_disk {
     struct kv_source source; /* hand out this */
     struct rlog_fs fs;       /* and this */
     struct fs files;         /* and this */
-    struct buf kept;         /* SIM_KEPT, as it was written last: all or nothing, at once durable */
+    struct buf kept;         /* SIM_KEPT as written last: all or nothing, at once durable */
     struct rlog_fake *log;
     struct sim_kv kvs[SIM_SHARDS_MAX];
     struct prng p;
@@ -61,14 +61,14 @@ struct sim_disk {
     struct copy_faults copies;
     uint64_t fail_copy_in;                        /* as fail_writes_in */
     VEC(uint64_t) synced;                         /* paths, by their hashes */
-    void (*begins)(void *cookie, uint32_t shard); /* a copy does, to come in; NULL: nobody asks */
+    void (*begins)(void *cookie, uint32_t shard); /* a copy begins to come in; NULL: not needed */
     void *begins_cookie;
 };
 /* No other disk in this process has this seed. `files`: databases can be copied as files. */
 void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, bool files,
                    struct sim_stats *stats);
 void sim_disk_deinit(struct sim_disk *d);
-/* After the role has ended: what is there when it starts again. */
+/* After the role has ended: decides which bytes are left when it starts again. */
 void sim_disk_kill(struct sim_disk *d);      /* the process died */
 void sim_disk_power_cut(struct sim_disk *d); /* the machine did */
 /* `to` becomes the disk of who starts again while the process that had `d`, which is dead, has not

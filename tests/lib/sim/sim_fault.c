@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_fault: what befalls nodes, disks, clocks, the network and the coordination service. Mostly
- * one ingester at a time is away, now and then two, seldom all: then writes must wait, and nothing
+ * one ingester at a time is away, sometimes two, seldom all: then writes must wait, and nothing
  * else.
  */
 #include "common/base/hash.h"
@@ -162,7 +162,7 @@ static void crash_other(struct world *w)
     n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
 }
 
-/* Requests, or only their answers, do not come through between one that asks and an ingester. */
+/* Requests, or only their answers, do not come through between a caller and an ingester. */
 static void one_way(struct world *w)
 {
     struct node *asks = w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)];

@@ -2,8 +2,7 @@
  *
  * sim_files: a file is rows of one column family, key and value each with its length, then a mark,
  * maybe zeros, and a sum of the rows as its end. That end makes files of one name different ones,
- * as in tables of RocksDB; nobody compares it when rows are read, so that damage is for copies to
- * notice.
+ * as in tables of RocksDB; it is not compared when rows are read, so only copies can notice damage.
  */
 #include "tests/lib/sim/sim_files.h"
 
@@ -257,7 +256,7 @@ int sim_files_read(const char *dir, enum kv_cf without, struct kv **ret, struct 
 
     each(dir, read_one, &r);
     if (!r.code && !r.any)
-        r.code = err_set(e, ERR_NOT_FOUND, "there is no database in %s", dir);
+        r.code = err_set(e, ERR_NOT_FOUND, "no database in %s", dir);
     if (!r.code)
         r.code = kv_flush(r.kv, e);
     if (r.code)

@@ -14,7 +14,7 @@
 
 /* Below it, the folders of all disks of a process. */
 void sim_files_root(int pid, char ret[SIM_FILES_DIR]);
-/* With all that is in it; that there is none is fine. */
+/* With all that is in it; a missing folder is fine. */
 void sim_files_remove(const char *dir);
 void sim_files_copy(const char *from, const char *to);
 void sim_files_make(const char *dir);

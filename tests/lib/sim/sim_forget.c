@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_forget: in one of four worlds the coordination service is lost now and then, an empty one or
- * an old backup stands in its place for some seconds, and it is brought back, or filled from what
- * the nodes keep (sim_recover.c). Ingesters are cut off, crash and start again meanwhile as ever:
- * whatever was acked must be there.
+ * sim_forget: in one of four worlds the coordination service is lost at random, an empty one or an
+ * old backup replaces it for some seconds, and it is brought back, or filled from the dumps of the
+ * nodes (sim_recover.c). Ingesters are cut off, crash and start again meanwhile: all acked data
+ * must be there.
  *
  * Not while several ingesters know nothing of the cluster (their disks were replaced, or they have
- * just joined): enough of those would begin one of their own in an empty service, as they should.
- * A backup only when all know, also in their files, of a term that is newer than it: who does not
- * cannot tell (common/cluster/README.md), and goes on from there, which is then what counts.
+ * just joined): enough of those would begin one of their own in an empty service, as they should. A
+ * backup only when all nodes know, also in their files, a term that is newer than the backup: a
+ * node that does not cannot see that it is old (common/cluster/README.md), and continues from it,
+ * which then is the valid state.
  *
  * Chance is its own: worlds in which nothing is lost are what they were.
  */
@@ -110,7 +111,7 @@ static void deed_forget(struct world *w, const struct deed *d)
     bool know = all_know(w);
 
     (void)d;
-    /* An old one where that can be, an empty one now and then. */
+    /* An old one where that can be, an empty one at random. */
     if (w->away || between_holds(w) || !most_know(w) ||
         (!know && !prng_chance(&w->forgets, 0.04))) {
         deed_in(w, LOOK_MS, deed_forget, 0, 0, 0);

@@ -6,7 +6,7 @@
  */
 #include "tests/lib/sim/sim_impl.h"
 
-#define CALM_MS  3000 /* who was away is back by then */
+#define CALM_MS  3000 /* nodes that were away are back by then */
 #define MOVED_MS 9000 /* ingester.disk_timeout is five seconds */
 
 static void deed_answers(struct world *w, const struct deed *d)

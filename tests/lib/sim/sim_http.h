@@ -10,13 +10,13 @@
 #include "common/net/http.h"
 
 struct sim_reply {
-    int status;      /* 0: none came: nobody knows what was done */
+    int status;      /* 0: none came: it is unknown what was done */
     struct str head; /* with its first line */
     struct str body;
 };
 typedef void (*sim_http_fn)(void *cookie, const struct sim_reply *r);
 
-struct sim_site { /* a server and who is connected to it */
+struct sim_site { /* a server and its connections */
     struct http_server *server;
     struct loop *loop;
     struct list conns;
@@ -28,7 +28,7 @@ void sim_http(struct sim_site *s, struct str request, uint64_t patience_ms, sim_
 /* All connections break. */
 void sim_site_cut(struct sim_site *s);
 bool sim_site_idle(const struct sim_site *s);
-/* Value of a header; STR_NULL: there is none. */
+/* Value of a header; STR_NULL: missing. */
 struct str sim_reply_header(const struct sim_reply *r, const char *name);
 
 #endif

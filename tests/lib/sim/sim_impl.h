@@ -67,7 +67,7 @@ struct node {
     unsigned cut;      /* CUT_ */
     uint32_t away;     /* bits of nodes[]: what it sends to them is lost */
     bool power;        /* while ENDING: it is a power cut */
-    bool crashed;      /* while ENDING: nobody hears of it any more */
+    bool crashed;      /* while ENDING: it reaches no node any more */
     int draining;      /* 1 asked for, 2 in the map, 3 it has left, or DRAIN_NOT_KNOWN */
     bool left;         /* and ends */
     bool wipe;         /* its disk is another one, empty, when it comes back */
@@ -82,7 +82,7 @@ enum place_moment { PLACE_FIRST, PLACE_ANNOUNCED, PLACE_VALID, PLACE_DEAF };
 struct sim_place { /* sim_place.c */
     enum place_moment moment;
     uint32_t service;
-    size_t leader, friend, dist, querier; /* of nodes[]: who is cut off */
+    size_t leader, friend, dist, querier; /* of nodes[]: cut off */
     bool struck;
     int64_t from_ms; /* the step's; 0: not known */
     uint64_t armed_until_ms, until_ms, late_until_ms;
@@ -91,9 +91,9 @@ struct sim_aims {
     uint32_t mood; /* which one this world likes; SIM_AIMS and above: none */
     uint64_t ack_until_ms, vote_until_ms, change_until_ms; /* armed; 0: not */
     uint32_t shard;                                        /* whose leader is to be another one */
-    size_t friend, leader;      /* of nodes[]: who votes then; the old leader */
-    uint64_t unsynced;          /* as it was a moment ago, where that matters */
-    uint64_t once_until_ms;     /* clients that begin before give up at the first failure */
+    size_t friend, leader;      /* of nodes[]: the voter; the old leader */
+    uint64_t unsynced;          /* value of a moment ago, where that matters */
+    uint64_t once_until_ms;     /* clients that begin before stop at the first failure */
     uint64_t hold_until_ms;     /* a partition that is to last so long */
     uint64_t terms[SIM_SHARDS]; /* of the newest record seen */
     struct {                    /* a late frame; until_ms 0: none */
@@ -111,12 +111,12 @@ struct sim_between { /* sim_between.c */
     enum between_cause cause;
     enum between_hears hears;
     uint32_t shard, service;
-    char old[32];               /* who led */
-    uint64_t terms[SIM_SHARDS]; /* of before */
-    uint64_t until_ms, away_ms; /* nothing else befalls anybody; since when it is away */
+    char old[32];               /* the old leader */
+    uint64_t terms[SIM_SHARDS]; /* the old ones */
+    uint64_t until_ms, away_ms; /* no other fault until then; since when it is away */
     bool on, away, acked, read;
 };
-/* Something that befalls somebody at its time. */
+/* A fault that happens at its time. */
 struct deed {
     struct list link;
     struct world *w;
@@ -128,7 +128,7 @@ struct deed {
 enum push_state {
     PUSH_OPEN,  /* on its way: may be there */
     PUSH_ACKED, /* must be there */
-    PUSH_ENDED, /* without an ack: may be there, for ever */
+    PUSH_ENDED, /* without an ack: may be there or not */
     PUSH_MAYBE, /* was acked; a delete may have taken it */
     PUSH_DEAD,  /* acked and deleted: must not be there */
 };
@@ -140,7 +140,7 @@ struct push {
     uint64_t began_ms, acked_ms; /* monotonic */
     uint32_t attempts;
     bool pprof;
-    bool once;     /* its client gives up at the first failure */
+    bool once;     /* its client stops at the first failure */
     bool doubtful; /* a delete may take it also if it is acked later */
     bool named;    /* deleted with a range of time: its labels may still be listed */
 };
@@ -155,7 +155,7 @@ struct world {
     struct node *nodes[SIM_NODES]; /* owned */
     struct list dying;             /* former lives of those that are up again already */
     size_t ingesters;              /* of nodes[], in use so far */
-    struct list deeds;             /* sim_aim.c: what is to befall somebody at its time */
+    struct list deeds;             /* sim_aim.c: faults that happen at their time */
     struct sim_aims aims;
     struct sim_between between;
     struct sim_bucket *bucket; /* of the cold tier; NULL: this world has none */
@@ -169,8 +169,8 @@ struct world {
     struct sim_recovery *recovery; /* ... and will never be back; NULL: not so */
     struct prng forgets;
     uint64_t old_terms;
-    bool forgot;    /* somebody lost his databases: once */
-    bool skewed;    /* somebody's clock is or was wrong */
+    bool forgot;    /* a node lost its databases: once */
+    bool skewed;    /* a node's clock is or was wrong */
     bool files;     /* databases have some, and come as such */
     bool forgetful; /* write ids are known for SIM_HORIZON only, and all clocks are right */
     bool zones;     /* ingesters say in which one they are */
@@ -215,7 +215,8 @@ void nodes_deinit(struct world *w);
 void node_start(struct node *n); /* OFF -> UP */
 /* UP -> ENDING; nodes_reap() takes it on to OFF. */
 void node_end(struct node *n); /* as it should be */
-/* It may start again at once, or when the process has ended (slow). The node to go on with. */
+/* It may start again at once, or when the process has ended (slow). Returns the node to use from
+ * now on. */
 enum crash_how { CRASH_SLOW, CRASH_QUICK, CRASH_MOVES /* and comes back at another address */ };
 struct node *node_crash(struct node *n, bool power, enum crash_how how);
 enum crash_how any_crash(struct world *w);
@@ -223,7 +224,7 @@ void nodes_reap(struct world *w);
 void node_cut(struct node *n, unsigned how);
 void node_cut_to(struct node *n, const struct node *to); /* one way */
 void nodes_heal(struct world *w);
-bool nodes_quiet(const struct world *w);  /* nobody is ending */
+bool nodes_quiet(const struct world *w);  /* no node is ending */
 size_t nodes_down(const struct world *w); /* ingesters that do not run, or are cut off */
 
 /* ---- sim_fault.c, sim_ring.c ---- */
@@ -232,10 +233,10 @@ void faults_end(struct world *w);
 void fault_calm(struct world *w);   /* the network and the bucket are well */
 void bucket_fault(struct world *w); /* there is one */
 void ring_change(struct world *w);
-void ring_lose(struct world *w);  /* somebody for good, where that may be */
+void ring_lose(struct world *w);  /* a node permanently, where that may be */
 void ring_join(struct world *w);  /* one more, if there may be */
 bool ring_drain(struct world *w); /* one is to leave, if one may */
-void ring_step(struct world *w);  /* goes on with what was begun */
+void ring_step(struct world *w);  /* continues begun changes */
 bool ring_quiet(struct world *w);
 bool ring_followed(const struct world *w); /* people can have the map changed */
 bool ring_whole(struct world *w);          /* each shard has three members, nothing is on its way */
@@ -243,7 +244,7 @@ bool ring_solid(struct world *w);          /* and all of them have its rows: one
 
 /* ---- sim_hang.c ---- */
 void hang(struct world *w);             /* the disk of a leader */
-bool hang_holds(const struct world *w); /* nothing else befalls anybody meanwhile */
+bool hang_holds(const struct world *w); /* no other fault meanwhile */
 
 /* ---- sim_aim.c ---- */
 void aims_open(struct world *w);
@@ -262,9 +263,8 @@ struct node *ingester_named(struct world *w, const char *name); /* that runs; or
 const struct repl_record *record_of(struct world *w, uint32_t shard);
 void busy(struct world *w, uint64_t for_ms); /* pushes and reads */
 void cut_pair(struct node *a, struct node *b);
-void deafen(struct world *w, size_t first, size_t n); /* one of them hears of no change */
-/* The members of a shard that has three: one that is to have everything, and one that is to lack
- * it. */
+void deafen(struct world *w, size_t first, size_t n); /* one of them gets no changes */
+/* The members of a shard that has three: one must have everything, and another must lack it. */
 bool three(struct world *w, uint32_t shard, struct node **leader, struct node **had,
            struct node **lacks);
 
@@ -276,7 +276,7 @@ void missed_record(struct world *w);
 /* As people do it, to a member. */
 void hand_over(struct world *w, uint32_t shard, const char *to);
 
-void hold(struct world *w); /* somebody sleeps, for all others; and then they hear of it */
+void hold(struct world *w); /* a node sleeps, as all others see it; then they get what it sent */
 
 /* ---- sim_zone.c ---- */
 void zone_dark(struct world *w);
@@ -296,7 +296,7 @@ void forget_over(struct world *w); /* it has something again */
 
 /* ---- sim_between.c ---- */
 void between_open(struct world *w);
-bool between_holds(const struct world *w); /* nothing else may befall anybody */
+bool between_holds(const struct world *w); /* no other fault may happen */
 void between_acked(struct world *w, uint32_t service);
 void between_read(struct world *w, uint32_t service);
 
@@ -311,7 +311,7 @@ bool recover_settles(struct world *w); /* false: it is broken */
 /* ---- sim_place.c ---- */
 void moved_place(struct world *w);
 void place_seen(struct world *w); /* the view changed */
-/* Somebody wants the service to have two shards; it has, from some time on. */
+/* Asks for two shards for the service, which has them from some time on. */
 void place_want(struct world *w, uint32_t service);
 bool place_is_two(struct world *w, uint32_t service);
 
@@ -322,9 +322,10 @@ struct service {
 extern const struct service services[SERVICES];
 #define SIM_CPU         "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 #define SIM_PATIENCE_MS 9000
-/* One that runs, or NULL. */
+/* A running node, or NULL. */
 struct node *any_of(struct world *w, size_t first, size_t n);
-/* Tried again: nobody answered, not now, or a disk failed a read (500 is for that alone). */
+/* True if it is tried again: no answer, "not now", or a disk failed a read (500 is for that
+ * alone). */
 bool transient(const struct sim_reply *r);
 void push_new(struct world *w);
 /* Of now, first through that distributor (of nodes[]), impatiently. */

@@ -5,8 +5,8 @@
  *
  *   OFF ──node_start──> UP ──node_end, node_crash──> ENDING ──nodes_reap──> OFF
  *
- * Roles end in their own time, while the world goes on. One that crashed is cut off, its clients'
- * connections break and its disk is dead from that moment, so that nobody sees what it still does.
+ * Roles end in their own time, while the world continues. A crashed role is cut off, its clients'
+ * connections break and its disk is dead from that moment, so that no node sees what it still does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,8 +314,8 @@ void node_end(struct node *n)
     end_begin(n);
 }
 
-/* Goes on under the same name on what the disk has by then; the former life ends in its own time,
- * and nobody hears of it. */
+/* Continues under the same name with the bytes that the disk has by then; the previous process ends
+ * in its own time, and reaches no node. */
 static struct node *reborn(struct node *n, bool moves)
 {
     struct world *w = n->w;

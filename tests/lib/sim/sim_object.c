@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_object: objects in memory, in order of their names. A request goes there and back, in a fiber
- * that waits so long each way; who is in none (queries, on a pool without threads) gets its answer
- * at once, or none where it would take longer than he may wait.
+ * that waits so long each way; a caller outside of a fiber (queries, on a pool without threads)
+ * gets its answer at once, or none if it would take longer than the caller may wait.
  *
  * What a request becomes is drawn when it is sent:
  *
@@ -40,7 +40,7 @@ struct handle {
     const struct sim_objects *from;
 };
 enum fate { DONE, FAILS, LOST, LATE };
-struct change { /* that happens when nobody waits for it any more */
+struct change { /* that happens when its caller does not wait any more */
     struct list link;
     struct sim_bucket *b;
     struct timer *timer;

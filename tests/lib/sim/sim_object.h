@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_object.h: the bucket of a simulated cluster's cold tier: one for all nodes. It takes its
- * time, fails, loses answers, does what it was asked for when nobody waits for it any more, and is
- * away.
+ * time, fails, loses answers, does late what it was asked for, when no caller waits any more, and
+ * is away.
  */
 #ifndef TESTS_LIB_SIM_SIM_OBJECT_H
 #define TESTS_LIB_SIM_SIM_OBJECT_H
@@ -15,7 +15,7 @@ struct sim_bucket_faults {
     bool away;
     uint32_t slow_ms;   /* a request takes up to so long; 0: a few ms */
     double fails, lost; /* chance of each request: not done; done and not answered */
-    double late;        /* of each change: done seconds after it was given up */
+    double late;        /* of each change: done seconds after its caller stopped waiting */
 };
 struct sim_bucket *sim_bucket_new(struct loop *loop, uint64_t seed, int mutant,
                                   struct sim_stats *stats);

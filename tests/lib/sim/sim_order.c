@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_order: more faults of sim_aim.c, of what comes in another order than it was sent.
- *
- *   a late frame          the leader reaches one follower only. One message with entries to that
- *                         one is held back, while later ones are sent, acked to clients and
+ *   a late frame          the leader reaches one follower only. One message with entries to this
+ *                         follower is held back, while later ones are sent, acked to clients and
  *                         committed; it arrives the moment before the leader loses power
- *   a record is missed    the leader is cut off, with writes on their way; people hand the shard to
- *                         another one, which takes some, and then back to the first. That one hears
- *                         of both records at once, and so of the newest only
- *   somebody sleeps       a leader or compactor, longer than its lease: what it sent comes when
- *                         others have its place, and what it was sent, too (sim_fault.c)
+ *   a record is missed    the leader is cut off, with writes on their way; the shard is handed to
+ *                         another node, which takes some, and then back to the first. The first
+ *                         gets both records at once, and so only the newest
+ *   a node sleeps         a leader or compactor, longer than its lease: its messages arrive when
+ *                         others have its place, and so do messages to it (sim_fault.c)
  */
 #include "common/base/mem.h"
 #include "common/cluster/coord/keyspace.h"
@@ -56,7 +55,8 @@ static uint64_t late_ms(void *cookie, const char *from, const char *to, struct s
     return a->late.until_ms - now;
 }
 
-/* Right after that frame: at is the leader, a the one that got it, b the one that lacks all. */
+/* Right after that frame: at is the leader, a the follower that got it, b the follower that lacks
+ * all. */
 static void deed_behind(struct world *w, const struct deed *d)
 {
     struct node *leader = w->nodes[d->at], *lacks = w->nodes[d->b];
@@ -105,7 +105,7 @@ void late_frame(struct world *w)
 /* ---- a record that is missed ----------------------------------------------------------------- */
 
 #define ASK_MS   50
-#define ASK_MOST 34 /* less than a lease in all: who is cut off lives in everybody's eyes */
+#define ASK_MOST 34 /* less than a lease in all: a node that is cut off still counts as alive */
 
 /* As `embertreectl cluster rebalance` does it. */
 void hand_over(struct world *w, uint32_t shard, const char *to)
@@ -117,8 +117,9 @@ void hand_over(struct world *w, uint32_t shard, const char *to)
     struct repl_record next;
     struct buf text;
 
-    /* Nobody writes to a service that he does not believe: who was cut off since before it was
-     * made would follow that, and nobody else, until nodes have lived by the right one a while. */
+    /* A node does not write to a service that it does not trust. A node that was cut off before the
+     * service was rebuilt would follow this write, and no other, until nodes have used the right
+     * one for a while. */
     if (!now || !name_set_has(&now->members, to) || !view_trusts(w->view))
         return;
     record_next_leader(now, to, &next);
@@ -147,11 +148,11 @@ static void deed_hear(struct world *w, const struct deed *d)
         return;
     n->cut &= ~(unsigned)CUT_COORD;
     coord_sim_cut(n->coord, false);
-    trace(w, "%s hears of changes again", n->name);
+    trace(w, "%s gets changes again", n->name);
     deed_in(w, 120 + prng_below(&w->p, 200), deed_reach, d->at, 0, 0);
 }
 
-/* Does another one lead by now? at: who led; a: the shard; b: how often it was asked. */
+/* Does another node lead by now? at: the old leader; a: the shard; b: how often it was asked. */
 static void deed_back(struct world *w, const struct deed *d)
 {
     uint32_t shard = (uint32_t)d->a;
@@ -202,7 +203,7 @@ void missed_record(struct world *w)
     deed_in(w, 100 + prng_below(&w->p, 400), deed_away, leader->at, shard, other->at);
 }
 
-/* ---- somebody sleeps ------------------------------------------------------------------------- */
+/* ---- a node sleeps --------------------------------------------------------------------------- */
 
 static void deed_awake(struct world *w, const struct deed *d)
 {

@@ -2,15 +2,15 @@
  *
  * sim_place: one more fault of sim_aim.c, of a service that comes to have another place.
  *
- * Somebody wants the service to have two shards (common/cluster/README.md, "A step in three
+ * A request asks for two shards for the service (common/cluster/README.md, "A step in three
  * moves"). Before that, as the step is announced, or as it is valid, these are cut off together
- * from everybody else and from the coordination: the leader of its old place, one more member,
- * which is a majority, a distributor and a querier; or only the latter two, and from the
- * coordination alone. Clients push through that distributor what is of then, do not wait for its
- * answer, and send it again through the other one.
+ * from all other nodes and from the coordination: the leader of its old place, one more member,
+ * which is a majority, a distributor and a querier; or only the distributor and the querier, and
+ * from the coordination alone. Clients push samples of that time through this distributor, do not
+ * wait for its answer, and send them again through the other one.
  *
- * What the cut off take must not go anywhere else when it is sent again, and who asks them must not
- * miss what others took.
+ * A push that the cut-off nodes take must not be stored elsewhere when it is sent again, and a
+ * query that asks them must not miss what others took.
  */
 #include "common/base/mem.h"
 #include "common/cluster/map/map_next.h"
@@ -22,21 +22,21 @@
 #define BEHIND_MS  4500  /* its time */
 #define FAR_MS     30000
 #define KEPT       3 /* services that are not deleted come first */
-#define FEW_OTHERS 2 /* the new place goes on without those who are cut off */
+#define FEW_OTHERS 2 /* the new place works without the nodes that are cut off */
 
 static struct map_whose whose(uint32_t service)
 {
     return (struct map_whose){ str_c(services[service].tenant), str_c(services[service].name) };
 }
 
-/* ---- somebody wants it ----------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 struct wish {
     struct world *w;
     uint32_t service;
 };
 
-/* The mutant makes a step of it at once, and asks nobody. */
+/* The mutant makes a step of it at once, and asks no node. */
 static int on_edit(void *cookie, const struct map *m, const struct map **ret, struct err *e)
 {
     const struct wish *wish = cookie;
@@ -86,7 +86,7 @@ static void deed_want(struct world *w, const struct deed *d)
         place_want(w, (uint32_t)d->a);
 }
 
-/* ---- who is cut off -------------------------------------------------------------------------- */
+/* ---- nodes to cut off ------------------------------------------------------------------------ */
 
 static const struct map_steps *steps_of(struct world *w, uint32_t service)
 {
@@ -124,7 +124,7 @@ static void cut_group(struct world *w)
     }
 }
 
-/* It goes on until the step's time is over, where that is known, and comes. */
+/* It continues until the step's time is over, if that time is known and comes. */
 static void until_behind(struct world *w)
 {
     struct sim_place *a = &w->aims.place;
@@ -166,7 +166,7 @@ static void deed_cut(struct world *w, const struct deed *d)
     deed_work(w, d);
 }
 
-/* The map of everybody but the cut off. */
+/* The map of all nodes that are not cut off. */
 void place_seen(struct world *w)
 {
     struct sim_place *a = &w->aims.place;
@@ -208,7 +208,7 @@ static struct node *friend_of(struct world *w, const struct repl_record *old,
     return NULL;
 }
 
-/* One that has one place and of which nothing is to change. */
+/* Chooses a service that has one place and no pending change. */
 static bool choose(struct world *w, struct sim_place *a, uint32_t *ret_shard)
 {
     uint32_t first = (uint32_t)prng_below(&w->p, KEPT), shards[SIM_SHARDS];

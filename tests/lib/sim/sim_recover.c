@@ -2,15 +2,15 @@
  *
  * sim_recover: the coordination service is lost for good, and people fill the empty one (or the old
  * backup in its place) from what the ingesters keep: `embertreectl cluster recover --apply`, as
- * deploy/ctl/server/recover.c does it, while all other faults go on.
+ * deploy/ctl/server/recover.c does it, while all other faults continue.
  *
  *   each ingester is asked, one after the other ──> joined ──> looked at ──> written
  *        ^                                            │           │            │
  *        └──── later: one does not answer that is to be waited for, or the service does not ───┘
  *
- * Who is gone for good, or has nothing on a new disk, is left out (--without); now and then also
- * one that is only down, where all others have all: what is on most copies of each shard is on one
- * of theirs. Whatever was acked must be there as ever.
+ * Nodes that are gone permanently, or have nothing on a new disk, are left out (--without); at
+ * random also a node that is only down, if all others have all data: entries on most copies of each
+ * shard are then on a copy of another node. All acked data must be there.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@
 
 #define ASK_MS     400
 #define AGAIN_MS   2500
-#define PATIENCE   3 /* rounds, before one that is down is left out */
+#define PATIENCE   3 /* rounds, before a node that is down is left out */
 #define SETTLED_MS 120000
 
 struct sim_recovery {
@@ -29,7 +29,7 @@ struct sim_recovery {
     struct timer *timer;
     struct kept_join *join; /* NULL: a round begins with the next step */
     const struct kept *all; /* borrowed from join, as of its end */
-    size_t at;              /* of nodes[]: who is asked next */
+    size_t at;              /* of nodes[]: the next to ask */
     uint32_t empty;         /* bits of nodes[]: they answered, and keep nothing */
     uint32_t rounds;
 };
@@ -92,7 +92,7 @@ static void ask(struct sim_recovery *y, struct node *n)
     buf_deinit(&text);
 }
 
-/* ---- who is left out ------------------------------------------------------------------------- */
+/* ---- nodes to leave out ---------------------------------------------------------------------- */
 
 static struct node *any_named(struct world *w, const char *name)
 {

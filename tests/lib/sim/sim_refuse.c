@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_refuse: a batch that is too large for the log is refused, and the store above it takes no
- * more writes. No disk is at fault, so nobody else sees anything; it has to be opened anew.
+ * more writes. No disk is at fault, so no other node sees anything; the store has to be reopened.
  */
 #include "common/base/mem.h"
 #include "common/store/kv/kv_impl.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_restore: the end of some worlds with a cold tier. All is well, and everything is in backups;
- * clients go on for a moment; then every disk is lost, and all that the coordination service knew.
- * People restore the newest backups to two folders and make those the first copies of a new cluster
- * (deploy/docs/BACKUP.md, "When every disk is lost"); the other nodes come with empty disks. Where
- * services that were spread are is kept with the backups.
+ * clients continue for a moment; then every disk is lost, and all that the coordination service
+ * knew. An operator restores the newest backups to two folders and makes those the first copies of
+ * a new cluster (deploy/docs/BACKUP.md, "When every disk is lost"); the other nodes come with empty
+ * disks. Where services that were spread are is kept with the backups.
  *
- * What was acked before that moment must be there as ever, once; of what was acked in it, either is
- * right.
+ * Data acked before that moment must be there once; data acked during it may be there or not.
  */
 #include <stdio.h>
 
@@ -194,7 +193,7 @@ static bool adopt(struct world *w, struct node *const nodes[FOLDERS], const stru
     return !w->ret->broken;
 }
 
-/* Nobody says it again. */
+/* The services are spread without a new request. */
 static bool spread_as_before(struct world *w, const bool spread[SERVICES])
 {
     for (uint32_t s = 0; s < SERVICES; s++)

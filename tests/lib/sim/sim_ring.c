@@ -82,8 +82,8 @@ struct asked {
     size_t at;
 };
 
-/* Where the answer does not say whether it was done, whoever drains asks again, and takes the node
- * for one that leaves until he knows. */
+/* Where the answer does not say whether it was done, the operator asks again, and treats the node
+ * as leaving until the answer is known. */
 static void on_drain_asked(void *cookie, const struct err *e)
 {
     struct asked *a = cookie;
@@ -189,7 +189,7 @@ static void rot_step(struct world *w, struct node *n)
         n->disk.rot.path[0] = 0;
 }
 
-/* Who was emptied ends; who was lost is gone. */
+/* Ends nodes that were emptied; removes nodes that were lost. */
 void ring_step(struct world *w)
 {
     for (size_t i = 0; i < w->ingesters; i++) {
@@ -211,8 +211,8 @@ void ring_step(struct world *w)
             n->draining = 3;
         } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) && vn.live &&
                    vn.state == MAP_ACTIVE) {
-            ask_drain(w, n); /* it went before its folder knew of the cluster, was forgotten, and
-                              * came anew; or the picture is old: then this changes nothing */
+            ask_drain(w, n); /* it left before its folder knew the cluster, was forgotten, and
+                              * joined again; or the view is old: then this changes nothing */
         } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
                    vn.state == MAP_LEFT && forgotten(w, n->name)) {
             count(w)->left++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_work: the clients. They push as agents do (folded text and pprof, now and late, again under
- * the same key while nobody says yes), read as people do, and delete. Every request goes through a
- * distributor or querier of chance, over HTTP.
+ * the same key until one is acked), read as users do, and delete. Every request goes through a
+ * random distributor or querier, over HTTP.
  *
  * What a server may answer is checked, too: never 500, and 400 only to whose clock is wrong.
  */
@@ -19,12 +19,12 @@ const struct service services[SERVICES] = {
     { "acme", "shop" },  { "acme", "cart" }, { "acme", "mail" },
     { "umbra", "shop" }, { "umbra", "api" }, { "umbra", "jobs" },
 };
-#define FIRST_DELETED 3 /* services from here on are deleted now and then */
+#define FIRST_DELETED 3 /* services from here on are deleted at random */
 
 struct flight {
     struct world *w;
     size_t push;
-    size_t by; /* of nodes[]: who gets its first attempt; 0: any */
+    size_t by; /* of nodes[]: gets its first attempt; 0: any */
     uint32_t service;
     uint8_t *before; /* reads */
     size_t before_len;
@@ -243,7 +243,7 @@ static void on_read(void *cookie, const struct sim_reply *r)
         count(w)->reads++;
         between_read(w, f->service);
         if (sim_reply_header(r, "X-Embertree-Partial").len)
-            broke(w, "an answer is partial though nobody allowed it", "%s", "");
+            broke(w, "an answer is partial though no request allowed it", "%s", "");
         else if (bounds(r, f) && (f->from_ms > from || f->to_ms < to))
             broke(w, "an answer covers less than was asked for",
                   "%" PRId64 "-%" PRId64 " of %" PRId64 "-%" PRId64, f->from_ms, f->to_ms, from,

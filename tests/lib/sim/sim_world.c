@@ -16,8 +16,8 @@
 #define STEPS      260
 #define STEPS_MORE 200 /* sim_between.c takes its time */
 /* Nothing is lost on the way any more. A copy's answer that was costs 25 s, and 50 s when it was
- * the second in a row (common/repl/copy_take.c); who is stuck in that waits so long, and the moves
- * of a shard come one behind the other. */
+ * the second in a row (common/repl/copy_take.c); a node stuck in that waits so long, and the moves
+ * of a shard come one after the other. */
 #define QUIET_MS 120000
 #define EQUAL_MS 60000
 #define DAY_MS   INT64_C(86400000)
@@ -54,8 +54,8 @@ void run_ms(struct world *w, uint64_t ms)
     ring_step(w);
 }
 
-/* Who makes the map is always settled: without a fence there nothing else would ever happen. Where
- * there is none the service is slow: two who write a record at a time are rare. */
+/* Only one node ever makes the map: without a fence for it nothing else would happen. Without
+ * fences the service is slow: two writers of a record at a time are rare. */
 struct coord_faults coordination_calm(const struct world *w)
 {
     bool no_fence = w->begun && w->o.mutant == SIM_NO_FENCE;
@@ -92,7 +92,7 @@ static void world_open(struct world *w)
     prng_init(&w->p, w->o.seed);
     map_str_fix_seed(w->o.seed + 1);
     rpc_bed_init(&w->rpc, RPC_BED_MEM, w->o.seed);
-    /* Midnight comes soon: what is kept for so and so long is looked at then. */
+    /* Midnight is half a minute away: expiry is looked at then. */
     clock_fake_jump(&w->rpc.clock, DAY_MS - world_wall_ms(w) % DAY_MS - 30000);
     rpc_mem_faults(w->rpc.net, &faults);
     if (prng_chance(&w->p, 0.5)) {
@@ -199,8 +199,8 @@ static bool writable(struct world *w)
     return !w->ret->broken;
 }
 
-/* Who was cut off, and keeps no shards, may have heard what nobody else knows any more: it believes
- * the service again once nodes have lived by it for a minute and a quarter (view_coord.c). */
+/* A node that was cut off, and keeps no shards, may know state that no other node knows any more:
+ * it trusts the service again once nodes have used it for a minute and a quarter (view_coord.c). */
 static bool believed(struct world *w)
 {
     for (size_t i = 0; i < SIM_NODES; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_zone: in three of ten worlds ingesters stand in three zones, of which one loses power at
- * one moment, with a distributor and a querier in it: now and then while another zone's node is
- * being emptied. Its nodes are back in a while; or never, where each shard has enough copies in the
- * other two. In the end each shard is in as many zones as there are, again.
+ * sim_zone: in three of ten worlds ingesters stand in three zones, of which one loses power at one
+ * moment, with a distributor and a querier in it: sometimes while another zone's node is being
+ * emptied. Its nodes are back in a while; or never, where each shard has enough copies in the other
+ * two. In the end each shard is in as many zones as there are, again.
  */
 #include "common/base/mem.h"
 #include "tests/lib/sim/sim_impl.h"
@@ -37,7 +37,7 @@ static bool spares(struct world *w, uint32_t zone)
         others += w->nodes[i]->state == NODE_UP && !w->nodes[i]->draining && !in_zone(i, zone);
     if (others < 3 || w->lost || w->whole)
         return false;
-    if (w->o.mutant == SIM_ZONES_LIE) /* who believes that copies are in three zones */
+    if (w->o.mutant == SIM_ZONES_LIE) /* assumes that copies are in three zones */
         return ring_solid(w);
     for (uint32_t s = 0; s < SIM_SHARDS; s++) {
         const struct repl_record *r = record_of(w, s);

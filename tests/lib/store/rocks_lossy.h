@@ -32,7 +32,7 @@ enum rocks_lossy_keep {
 /* Syncs that do nothing and say that all is well: each is a defect that a test must notice. */
 enum rocks_lossy_deaf {
     LOSSY_DEAF_RECOVERED = 1, /* of files that were there when the database was opened */
-    LOSSY_DEAF_CLOSED = 2,    /* of a log by another handle than the one that wrote it */
+    LOSSY_DEAF_CLOSED = 2,    /* of a log by another handle than its writer's */
     LOSSY_DEAF_REWRITE = 4,   /* bytes written once more count for nothing */
 };
 struct rocks_lossy;

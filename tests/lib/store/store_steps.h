@@ -40,7 +40,7 @@ void steps_due(struct store_view *v, struct store_bed *b, size_t max, struct bui
 /* Reads and merges a node; NULL: it cannot be built. */
 struct steps_held *steps_held_read(struct store_view *v, const struct build_node *n,
                                    size_t bytes_max);
-/* The next job of the same node into *h; false: there is none, h is to be freed. */
+/* The next job of the same node into *h; false: no job is left, free h. */
 bool steps_held_next(struct store_view *v, struct steps_held *h, size_t bytes_max);
 /* Was it applied? Refused is fine. */
 bool steps_held_try(struct store_bed *b, struct steps_held *h);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool_drop FOLDER raw|fine|coarse: takes the first row of a column family out of a shard's
- * database that nobody has open, as no program of ours would; FOLDER format: spoils the row that
- * says what it is. For tests of who notices.
+ * database that no process has open, which the product's programs never do; FOLDER format: spoils
+ * the row that says what it is. For tests that must notice it.
  */
 #include <stdio.h>
 #include <string.h>

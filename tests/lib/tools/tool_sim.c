@@ -5,7 +5,7 @@
  * Ends with 1 at the first world that is broken.
  *
  * Each world has a process of its own: whatever ran before, and however that ended, is no part of
- * it. Addresses of memory are none either (map_str_fix_seed).
+ * it. Addresses of memory play no part either (map_str_fix_seed).
  */
 #include <signal.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
                 (void)puts(sim_mutant_name(i));
         return 0;
     }
-    if (!getenv("SIM_TRACE")) /* nobody reads it, and it is a tenth of the work */
+    if (!getenv("SIM_TRACE")) /* not read, and a tenth of the work */
         log_set_level(LOG_ERROR);
     if (argc > 3 && !mutant) {
         (void)fprintf(stderr, "no mutant %s\n", argv[3]);

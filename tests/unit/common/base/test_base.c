@@ -88,7 +88,7 @@ static void test_arena_is_used_again(void **state)
     assert_non_null(arena_alloc(a, 4000));
     middle = arena_alloc(a, 8000);
     assert_non_null(arena_alloc(a, 16000));
-    arena_reuse(a, 8 * KIB, 9000); /* what is kept is the largest chunk that may be */
+    arena_reuse(a, 8 * KIB, 9000); /* keeps the largest chunk that may be kept */
     assert_int_equal(arena_used(a), 0);
     assert_int_equal(arena_limit(a), 9000);
     assert_ptr_equal(arena_alloc(a, 8000), middle);

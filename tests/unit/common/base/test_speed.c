@@ -34,7 +34,7 @@ static void test_known_when(void **state)
     assert_int_equal(rate(&s), 5000);
 }
 
-/* The last quarter of a minute counts, however often it is told. */
+/* The last quarter of a minute counts, however often values are added. */
 static void test_window(void **state)
 {
     (void)state;

@@ -292,7 +292,7 @@ static int say_places(void *cookie, struct buf *text, bool *ret_sure, struct err
     struct placing *own = cookie;
 
     if (!p->text)
-        return err_set(e, ERR_UNAVAILABLE, "nobody knows");
+        return err_set(e, ERR_UNAVAILABLE, "unknown");
     (void)buf_add_str(text, str_c(p->text));
     *ret_sure = p->sure;
     fill(own->b, 90, 1); /* not of the backup any more */
@@ -360,7 +360,7 @@ static void test_places(void **state)
         buf_deinit(&text);
     }
     backup_places_deinit(&all);
-    /* They go with their heads; those of one that is on its way stay. */
+    /* They are deleted with their heads; those of a head on its way stay. */
     shell(b, "cp objects/places/00000003-0000000000000003-* objects/places/"
              "00000003-0000000000000004-0123456789abcdef");
     assert_int_equal(sweep(b, s, 2), 2);
@@ -416,7 +416,7 @@ static void test_heads(void **state)
 static void test_due(void **state)
 {
     (void)state;
-    assert_true(backup_due(0, 1700000000000, 3600000)); /* there is none */
+    assert_true(backup_due(0, 1700000000000, 3600000)); /* no backup so far */
     assert_false(backup_due(1700000000000, 1700000000000, 3600000));
     assert_false(backup_due(1700000000000, 1700003599999, 3600000));
     assert_true(backup_due(1700000000000, 1700003600000, 3600000));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which database may write: the first, also after it was opened again; another one only where it is
- * told to take over, and then it alone, for good.
+ * Which database may write: the first, also after it was opened again; another one only with
+ * `take_over`, and then it alone, permanently.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +88,7 @@ static void taken_over_for_good(void **state)
     assert_int_equal(check(7, 0xb2, false), 0);
     assert_int_equal(check(7, 0xa1, true), 0);
     assert_int_equal(check(7, 0xa1, false), 0);
-    /* The one before does not take back what it held, whatever it is told. */
+    /* The previous holder does not take the claim back, with any option. */
     assert_int_equal(check(7, 0xb2, false), ERR_CONFLICT);
     assert_int_equal(check(7, 0xb2, true), ERR_CONFLICT);
     assert_non_null(strstr(e.text, "taken over"));
@@ -100,8 +100,8 @@ static void taken_over_for_good(void **state)
 
 static void put(const char *name);
 
-/* It held objects: where its claim is missing is another place, whatever it is told, until the
- * right one is there, or an operator makes it the place. */
+/* It held objects: a bucket without its claim is another bucket, with any option, until the right
+ * bucket is back, or an operator puts the claim into this one. */
 static void another_place(void **state)
 {
     char name[128];
@@ -165,7 +165,7 @@ static void put(const char *name)
     assert_int_equal(object_put(o, str_c(name), STR("x"), &e), 0);
 }
 
-/* Two that saw nobody and claimed at once: the last in order holds, the other one hears of it. */
+/* Two that saw no claim and claimed at once: the last in order holds, the other one notices it. */
 static void two_at_once(void **state)
 {
     char name[128];

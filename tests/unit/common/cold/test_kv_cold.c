@@ -48,11 +48,11 @@ static uint64_t seed_of(void)
     return s ? strtoull(s, NULL, 10) : (uint64_t)time(NULL) * 1000 + (uint64_t)(clock() % 1000);
 }
 
-/* An object store of a process that is told to end. */
+/* The object store of a process that has to end. */
 static int read_or_end(struct object_store *o, struct str name, uint64_t from, size_t len,
                        struct buf *out, struct err *e)
 {
-    return ending ? err_set(e, ERR_CANCELED, "given up") : plain->read(o, name, from, len, out, e);
+    return ending ? err_set(e, ERR_CANCELED, "canceled") : plain->read(o, name, from, len, out, e);
 }
 
 static int open_dir(void *cookie, struct object_store **ret, struct err *e)
@@ -407,8 +407,8 @@ static void a_write_under_way(struct bed *b, uint64_t i, bool inside)
     kv_batch_free(slow.moved);
 }
 
-/* Readers come while a batch that changes which rows are far away is on its way, before it is in
- * the database and after: they do not wait for it, and see one of the two states. */
+/* Readers come while a batch that changes which rows are remote is on its way, before it is in the
+ * database and after: they do not wait for it, and see one of the two states. */
 static struct {
     struct bed *b;
     const struct kv_ops *ops;
@@ -476,8 +476,8 @@ static void test_writes_under_way(void **state)
     a_write_under_way(b, 7, false);
 }
 
-/* A leader that is replaced is told that its write failed, though it may count: whoever reads there
- * yet reads all rows, wherever they are. */
+/* The write of a leader that is replaced fails, though it may be committed: a reader on that leader
+ * still reads all rows, wherever they are. */
 static int counts_and_fails(struct kv *inner, const struct kv_batch *batch, bool sync,
                             struct err *e)
 {
@@ -580,7 +580,7 @@ static void test_damage(void **state)
     move_all(b);
     size_t all = count_rows(b, &status);
     assert_int_equal(status, 0);
-    /* Files of the cache that a crash tore are read anew. */
+    /* Files of the cache that a crash tore are fetched again. */
     shell(b,
           "for f in cache/*; do printf X | dd of=$f bs=1 seek=20 conv=notrunc status=none; done");
     assert_int_equal(count_rows(b, &status), all);
@@ -604,7 +604,7 @@ static void test_damage(void **state)
     buf_deinit(&out);
 }
 
-/* Who asks a process that ends is not told that he gave up himself. */
+/* A caller of a process that ends does not get ERR_CANCELED, as if it had canceled itself. */
 static void test_ending(void **state)
 {
     struct bed *b = *state;

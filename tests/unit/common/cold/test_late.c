@@ -4,7 +4,7 @@
  * one leads, moves the same rows and backs them up, before they happen. Nothing that counts may be
  * missing then: every row can be read, the newest backup can be restored. At random, with the same
  * rows coming back again and again; and mutants: one whose leaders take no generation of their own,
- * and one that takes what is there for its own, which must both be caught.
+ * and one whose leaders treat all existing parts as theirs, which must both be caught.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ struct bed {
     struct slow slow;
     struct kv *kv, *model;
     struct backup_sweep *sweep;
-    struct cold_generation generation; /* of whoever leads */
+    struct cold_generation generation; /* of the leader */
     uint64_t head;
     struct prng p;
     bool no_generation; /* mutant */
@@ -220,8 +220,8 @@ static void drop(struct bed *b, uint32_t bucket)
     kv_batch_free(batch);
 }
 
-/* Another one leads, or this one began anew: it takes a generation, as ingester/tier/tier.c does.
-   */
+/* Another process leads, or this one restarted: it takes a generation, as ingester/tier/tier.c
+ * does. */
 static void lead(struct bed *b)
 {
     struct kv_batch *batch = kv_batch_new();
@@ -416,7 +416,7 @@ static void test_mutant_without_generations(void **state)
     assert_true(caught > 0);
 }
 
-/* The story as it was found: the rows that were swept come back, move again, and the sleeper
+/* The sequence of the original bug: the rows that were swept come back, move again, and the sleeper
  * wakes. */
 static bool story(bool no_generation)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whose bytes parts are: shares add up to the objects, follow rows that move again or are deleted,
- * and need no object store. Parts without a row of owners, or with another part's, are nobody's.
+ * and need no object store. Parts without a row of owners, or with another part's, have no owner.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -176,7 +176,7 @@ static void test_shares(void **state)
     s = look(b, NULL);
     assert_int_equal(s.parts, 2);
     assert_int_equal(s.all, bytes);
-    assert_int_equal(s.known, bytes); /* every byte is somebody's */
+    assert_int_equal(s.known, bytes); /* every byte has an owner */
     assert_int_equal(rows_of_owners(b), 2);
     uint64_t row = s.of[1][1];
     assert_true(row > 900);

@@ -39,7 +39,7 @@ static const struct conf_row data_rows[] = {
 };
 static const struct conf_table data_table = { "data", "Data", data_rows, ARRAY_LEN(data_rows),
                                               sizeof(struct data_conf) };
-/* A second table of a section that exists, and one that two roles name. */
+/* A second table of an existing section, and a table that two roles name. */
 struct http_more_conf {
     uint64_t extra;
 };

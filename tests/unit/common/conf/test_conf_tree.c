@@ -153,7 +153,7 @@ static void test_values(void **state)
     arena_free(a);
 }
 
-/* Who gives a value that is out of bounds sees it as written, and the bounds in its unit. */
+/* The error for a value out of bounds shows it as written, and the bounds in its unit. */
 static void test_out_of_bounds(void **state)
 {
     (void)state;

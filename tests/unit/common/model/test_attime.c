@@ -27,7 +27,7 @@ static void test_table(void **state)
         { "1_700_000_000", INT64_C(1700000000000) },
         { " 1,700,000,000 ", INT64_C(1700000000000) },
         { "99999999999999", INT64_C(99999999999999000) }, /* 14 digits: seconds */
-        /* dates; eight digits that are none are seconds */
+        /* dates; eight digits that are not a date are seconds */
         { "20200101", INT64_C(1577836800000) },
         { "20200229", INT64_C(1582934400000) },
         { "20190229", INT64_C(20190229000) },
@@ -111,7 +111,7 @@ static void test_not_a_time(void **state)
     assert_int_equal(attime_parse(STR("now\0-1h"), NOW, &ms, &e), ERR_INPUT);
 }
 
-/* Errors say where, in the text as it was written. */
+/* Errors name the column in the original text. */
 static void test_errors_have_columns(void **state)
 {
     (void)state;

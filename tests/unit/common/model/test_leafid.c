@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids of leaves: the same for ever, since people keep them in links; and what is none.
+ * Ids of leaves never change, since users keep them in links; and texts that are not ids.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,7 +13,8 @@ static const char *const names[] = { "profiles.example.com", "*.apps.example.com
                                      "[fd00::7]" };
 static const char *const pages[] = { "https://app.example.com", "http://localhost:3000" };
 
-/* Who is taken: by a listener on loopback, by one with and one without http.hosts. */
+/* Hosts that are accepted: by a listener on loopback, and by listeners with and without
+ * http.hosts. */
 static void test_hosts(void **state)
 {
     static const struct {
@@ -267,7 +268,7 @@ static void has(const char *reply, const char *part)
         fail_msg("no \"%s\" in\n%s", part, reply);
 }
 
-/* A browser asks first, and is told yes for pages that are listed and routes that act only. */
+/* A browser asks first, and gets a yes only for listed pages and for routes that act. */
 static void test_preflight(void **state)
 {
     const char *mine = "Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n"

@@ -108,7 +108,7 @@ static void test_watch(void **state)
     held =
         net_h2_begin_with(c, "POST", WATCH_PATH, grpc, ask(&b, STR(""))); /* does not half-close */
     text = net_h2_request(c, "POST", WATCH_PATH, grpc_json,
-                          ask(&b, STR("{\"service\":\"t.Nobody\"}")));
+                          ask(&b, STR("{\"service\":\"t.Missing\"}")));
     assert_int_equal(health.watches_len, 5);
     EXPECT(all->headers, "content-type: application/grpc+proto\n");
     expect_said(all, "1");
@@ -134,7 +134,7 @@ static void test_watch(void **state)
     expect_said(held, "121");
     assert_false(all->ended);
 
-    /* One leaves; the others hear on. A service that comes later is told, too. */
+    /* One leaves; the others still get changes. A service that comes later is reported, too. */
     net_h2_reset(c, one);
     net_settle(&w);
     assert_int_equal(health.watches_len, 4);
@@ -198,7 +198,7 @@ static void test_watch_refuses(void **state)
     net_world_deinit(&w);
 }
 
-/* The oldest makes room, so that those that vanished without a word cannot keep anybody out. */
+/* The oldest makes room, so watches of vanished clients cannot keep others out. */
 static void test_watch_max(void **state)
 {
     struct net_world w;

@@ -457,7 +457,7 @@ static void test_drain_with_open_connections(void **state)
 }
 
 /* Connections that are made, whether accepted yet or not, whether they have asked yet or not, are
- * all served; then nobody listens. */
+ * all served; then the port is closed. */
 static void test_drain_loses_nobody(void **state)
 {
     struct rig g;

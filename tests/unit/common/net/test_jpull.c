@@ -234,7 +234,7 @@ static void test_parts(void **state)
     assert_int_equal(others, 2);
     assert_null(parts[0].ptr);
     assert_true(str_eqc(parts[1], "{\"y\":[{}]}"));
-    /* A part is read by itself; faults are told with their place in the whole text. */
+    /* A part is read by itself; faults name their place in the whole text. */
     jpull_part(&j, parts[1], &k);
     assert_false(jpull_array(&k, &it));
     assert_true(!k.bad && jpull_end(&k));

@@ -15,7 +15,7 @@ static void on_any(struct http_req *r)
     http_reply(r, 200, NULL, NULL);
 }
 
-/* Finds nothing, as the page's files do for a path that is none of theirs. */
+/* Finds nothing, as the page's files do for an unknown path. */
 static void on_rest(struct http_req *r)
 {
     http_reply_lost(r);
@@ -86,7 +86,7 @@ static void has(const char *reply, const char *part)
         fail_msg("no \"%s\" in\n%s", part, reply);
 }
 
-/* A large body for a path that is none: told so, rather than that it is too large. */
+/* A large body for an unknown path: the answer says so, rather than that it is too large. */
 static void test_replies(void **state)
 {
     static const char *const heads[][2] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is on this machine: loopback in all its forms, and our own address; nobody else.
+ * Addresses of this machine: loopback in all its forms, and our own address; no others.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -184,7 +184,7 @@ static void test_bad_handshakes(void **state)
                        "0123456789abcdef0123456789abcdef"));
     assert_true(t->m->closed);
     assert_int_equal(seen.gone, 1);
-    site_reply_held("to nobody");
+    site_reply_held("to no one");
     finish(t);
     net_world_deinit(&w);
 }
@@ -202,7 +202,7 @@ static void test_client_certificates(void **state)
     assert_true(t->failed && t->m->closed);
     assert_string_equal(net_tls_got(t), "");
     finish(t);
-    t = net_tls_connect(&w, NULL, dir, "c"); /* of somebody else */
+    t = net_tls_connect(&w, NULL, dir, "c"); /* the certificate of another CA */
     net_tls_send(t, GET("/p/x"));
     assert_true(t->failed && t->m->closed);
     finish(t);
@@ -321,7 +321,7 @@ static void test_configuration_errors(void **state)
         { NULL, NULL, "b.crt", false, "no http.tls_cert" },
         { "a.crt", "b.key", NULL, false, "b.key: it is not the key of http.tls_cert" },
         { "none.crt", "a.key", NULL, false, "none.crt: No such file or directory" },
-        { "a.crt", "a.locked", NULL, false, "a.locked: it is behind a password" },
+        { "a.crt", "a.locked", NULL, false, "a.locked: it is encrypted with a password" },
         { "a.crt", "none.key", NULL, false, "none.key: No such file or directory" },
         { "a.crt", "a.key", "none.crt", false, "none.crt: No such file or directory" },
         { "a.crt", "a.key", "a.key", false, "a.key: there is no such block in PEM in it" },
@@ -349,7 +349,7 @@ static void test_configuration_errors(void **state)
     loop_free(loop);
 }
 
-/* What a.key holds, behind a password. */
+/* The key of a.key, encrypted with a password. */
 static void lock_key(void)
 {
     FILE *in = fopen(file("a.key"), "r");

@@ -137,7 +137,7 @@ static void test_clock_jump(void **state)
         assert_int_equal(t.all[i].fired, 1);
 }
 
-/* Against the obvious: whoever is due has fired at most two ticks later, never early. */
+/* Against the obvious model: each due timer has fired at most two ticks later, never early. */
 static void test_random(void **state)
 {
     struct prng p;

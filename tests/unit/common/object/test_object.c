@@ -83,7 +83,7 @@ static void test_put_and_read(void **state)
     assert_int_equal(object_read(b->o, STR("x/y/z"), 3, 4, &out, &e), 0);
     assert_memory_equal(out.ptr, "3456", 4);
     assert_int_equal(object_read(b->o, STR("x/y/z"), 8, 4, &out, &e), ERR_CORRUPT);
-    assert_int_equal(out.len, 4); /* what was there stays, nothing else */
+    assert_int_equal(out.len, 4); /* the earlier bytes stay, nothing is added */
     assert_int_equal(object_read(b->o, STR("x/y/w"), 0, 4, &out, &e), ERR_NOT_FOUND);
     assert_int_equal(object_read(b->o, STR("x/y/z"), 0, 2 * KIB, &out, &e), ERR_LIMIT);
     assert_int_equal(object_size(b->o, STR("x/y/z/w"), &size, &e), ERR_NOT_FOUND);

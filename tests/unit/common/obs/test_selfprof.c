@@ -428,7 +428,7 @@ static void test_options_are_checked(void **state)
         { "high rate", "http://127.0.0.1:1", "s", NULL, NULL, 1001 },
         { "no url", NULL, "s", NULL, NULL, 100 },
         { "https", "https://127.0.0.1:1", "s", NULL, NULL, 100 },
-        { "far away", "http://10.0.0.1:4040", "s", NULL, NULL, 100 },
+        { "remote", "http://10.0.0.1:4040", "s", NULL, NULL, 100 },
         { "a name", "http://example.org", "s", NULL, NULL, 100 },
         { "looks near", "http://127.0.0.1.example.org", "s", NULL, NULL, 100 },
         { "bad port", "http://127.0.0.1:x", "s", NULL, NULL, 100 },

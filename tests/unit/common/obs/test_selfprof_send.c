@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pushes of the self-profiler over real sockets, against a server of a few lines that keeps
- * what it was sent and answers what it was told.
+ * The pushes of the self-profiler over real sockets, against a server of a few lines that keeps the
+ * requests and answers as configured.
  */
 #include <setjmp.h>
 #include <stdarg.h>

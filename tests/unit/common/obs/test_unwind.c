@@ -462,7 +462,7 @@ static void test_walk_of_this_very_function(void **state)
     assert_true(n > 4);
     assert_int_equal(unwind_walk(m, r, end, pcs, 3, &n), UNWIND_DEEP);
     assert_int_equal(n, 3);
-    /* A stack that ends too early breaks, with what was there. */
+    /* A stack that ends too early counts as broken, with the frames found so far. */
     assert_int_equal(unwind_walk(m, r, r.sp, pcs, ARRAY_LEN(pcs), &n), UNWIND_BROKEN);
     assert_int_equal(n, 1);
     unwind_map_free(m, NULL);

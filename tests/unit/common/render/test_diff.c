@@ -24,7 +24,7 @@ static void add(struct calltree *t, const struct gen_part *g)
     assert_int_equal(calltree_add(t, &g->part, NULL, &e), 0);
 }
 
-/* Bar i of the diff, both sides added, is bar i of the flame; so is each side where only that one
+/* Bar i of the diff, both sides added, is bar i of the flame; so is each side where only this side
  * has values. */
 static void same_bars(const struct diff *d, const struct flame *f, bool left, bool right)
 {

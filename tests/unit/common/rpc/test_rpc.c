@@ -302,7 +302,7 @@ static void queue_to_an_absent_peer_is_bounded(void **state)
     pair_init(&p, kind_of(state));
     rpc_bed_addr(&p.bed, addr);
     assert_int_equal(rpc_peer_get(p.client, addr, &peer, &e), 0);
-    if (p.bed.kind == RPC_BED_MEM) /* a simulated pipe takes frames for nobody, too */
+    if (p.bed.kind == RPC_BED_MEM) /* a simulated pipe takes frames without a receiver, too */
         rpc_mem_faults(p.bed.net,
                        &(struct rpc_mem_faults){ .delay_min_ms = 1000, .delay_max_ms = 1000 });
     buf_init(&b, SIZE_MAX);
@@ -350,7 +350,7 @@ static void deadline_ends_the_call_and_the_late_reply_is_stale(void **state)
     pair_deinit(&p);
 }
 
-/* The caller has its answer, once, while the work goes on with the call and its payload. */
+/* The caller has its answer, once, while the work continues with the call and its payload. */
 static void fails_early(void **state)
 {
     struct rpc_bed_call c;
@@ -399,7 +399,7 @@ static void cancel_reaches_the_peer(void **state)
     rpc_bed_sleep(&p.bed, 50);
     assert_int_equal(c.ends, 0);
     rpc_bed_call_deinit(&c);
-    /* One that failed inside rpc_send, before its end was told. */
+    /* A call that failed inside rpc_send, before `done` was called. */
     buf_init(&large, SIZE_MAX);
     rpc_bed_bytes(&large, 5 * MIB, 1);
     rpc_bed_call(&c, p.peer, RPC_WRITE, buf_str(&large), 1000);
@@ -461,7 +461,7 @@ static void a_call_waits_for_a_peer_that_starts(void **state)
 
     pair_init(&p, kind_of(state));
     if (p.bed.kind == RPC_BED_MEM) {
-        /* The simulated network keeps nothing for who is not there. */
+        /* The simulated network keeps nothing for a node that is not there. */
         pair_deinit(&p);
         return;
     }

@@ -260,7 +260,7 @@ static void contradictions_are_refused(void **state)
     }
 }
 
-/* All else about it is right: its length is what is left from there. */
+/* All else about it is right: its length is the rest from there. */
 static void offsets_are_whole_chunks(void **state)
 {
     static char body[1000];
@@ -313,7 +313,7 @@ static void small_kinds_stay_small(void **state)
     }
 }
 
-/* A build that reads 2 to 3 meets version 1: only pings and pongs, for ever. */
+/* A build that reads 2 to 3 meets version 1: only pings and pongs, in all later versions, too. */
 static void pings_are_read_by_every_build(void **state)
 {
     struct rpc_frame f = request, got;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two guards and an attacker who sees every byte, keeps it, changes it, sends it anywhere. What
- * was opened once is never opened again, and nobody else opens it.
+ * Two guards and an attacker that can see every byte, keep it, change it, send it anywhere. A frame
+ * that was opened once is never opened again, and no other guard opens it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -304,7 +304,7 @@ static void nothing_survives_a_forgotten_window(void **state)
 }
 
 /* The sender restarts: once its successor proved itself, frames of the dead one are refused, those
- * of a run that nobody saw begin as well; and our own run towards the dead one ends. */
+ * of a run whose beginning was not seen as well; and our own run towards the dead one ends. */
 static void an_older_incarnation_is_refused(void **state)
 {
     struct kept same, old, unseen, k;
@@ -344,7 +344,7 @@ static void an_older_incarnation_is_refused(void **state)
     two_deinit(&t);
 }
 
-/* Pings of dead processes sent again get pongs that bind nobody, and cost the living nothing. */
+/* Replayed pings of dead processes get pongs that bind no node, and cost live processes nothing. */
 static void replayed_pings_do_nothing(void **state)
 {
     enum { N = 20 };
@@ -427,8 +427,8 @@ static void frames_are_for_one_node_from_one_node(void **state)
     two_deinit(&t);
 }
 
-/* Greetings are for nobody in particular, so nothing that acts may come as one, and the other way
- * round; a frame is what its envelope says. */
+/* Greetings are for no particular node, so no frame that acts may come as a greeting, and the other
+ * way round; the envelope decides the class of a frame. */
 static void frames_keep_to_their_class(void **state)
 {
     struct two t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file of cluster keys: what it may say, who may read it, and when it is read again.
+ * The file of cluster keys: what it may say, its mode, and when it is read again.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -40,7 +40,7 @@ static int sock(int kind, const char *listen, const char *connect)
     return s;
 }
 
-/* Moves what is there. Nothing may wait here: the loop runs in this thread. */
+/* Moves the frames that came. Nothing may wait here: the loop runs in this thread. */
 static void relay_step(struct relay *r)
 {
     for (;;) {
@@ -127,7 +127,7 @@ static void frames_pass_nanomsg_both_ways(void **state)
         struct buf b;
 
         if (calls[i].code)
-            fail_msg("call %d after %d frames of which %d cannot go on: %s", i, there.frames,
+            fail_msg("call %d after %d frames, of which %d are stuck: %s", i, there.frames,
                      there.held != NULL, calls[i].text);
         buf_init(&b, SIZE_MAX);
         rpc_bed_bytes(&b, sizes[(size_t)i % ARRAY_LEN(sizes)], (uint64_t)i);

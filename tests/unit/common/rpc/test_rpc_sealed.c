@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes with cluster keys in the simulated network: who has the key is served, who has not can do
- * nothing, and keys come, change and go while calls flow.
+ * Nodes with cluster keys in the simulated network: nodes with the key are served, nodes without it
+ * can do nothing, and keys come, change and go while calls flow.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +108,7 @@ static int calls(struct two *t, int from)
     return call_of(t, from, 700000, 5000, NULL) + call_of(t, from, 10, 5000, NULL);
 }
 
-/* Both directions are refused, and the caller is told what may be wrong. */
+/* Both directions are refused, and the caller's error says what may be wrong. */
 static void keys_differ(struct two *t, const struct rpc_keys *a, const struct rpc_keys *b,
                         const char *want, const char *text_wanted)
 {
@@ -146,13 +146,13 @@ static void another_cluster_is_not_heard(void **state)
         uint64_t served = t.n[1].served;
         struct rpc_bed_call c;
         rpc_bed_call(&c, t.n[0].peer, RPC_WRITE, STR("x"), 500);
-        rpc_net_cluster(t.bed.net, 8); /* while it is on its way: who takes it is in another one */
+        rpc_net_cluster(t.bed.net, 8); /* while it is on its way: the receiver is in another one */
         assert_int_not_equal(rpc_bed_end(&t.bed, &c), 0);
         rpc_bed_call_deinit(&c);
         assert_int_equal(t.n[1].served, served);
         assert_true(dropped(&t, "cluster") > 0);
         rpc_bed_call(&c, t.n[0].peer, RPC_WRITE, STR("x"), 500);
-        rpc_net_cluster(t.bed.net, 0); /* who does not know yet listens to all */
+        rpc_net_cluster(t.bed.net, 0); /* without a number a node accepts all */
         assert_int_equal(rpc_bed_end(&t.bed, &c), 0);
         rpc_bed_call_deinit(&c);
         two_deinit(&t);
@@ -164,7 +164,7 @@ static int other_settings(uint64_t mine, uint64_t theirs, struct err *e)
     return err_set(e, ERR_CONFIG, "a setting is %d there and %d here", (int)theirs, (int)mine);
 }
 
-/* Settings stand in the place of a cluster's id: who has others is told so at once. */
+/* Settings replace a cluster's id: a node with other settings gets an error at once. */
 static void other_settings_are_told(void **state)
 {
     for (int sealed = 0; sealed < 2; sealed++) {
@@ -201,7 +201,7 @@ static void without_the_key_nothing_is_served(void **state)
     keys_differ(&t, t.keys, t.others, "key", "has it the cluster key id-a (");
     keys_differ(&t, t.keys, NULL, "unsealed", "has it the cluster key id-a (");
     keys_differ(&t, NULL, t.keys, "unsealed", "never answered");
-    /* Nothing that nobody could know reached a parser. */
+    /* No unauthenticated bytes reached a parser. */
     assert_int_equal(dropped(&t, "header") + dropped(&t, "checksum") + dropped(&t, "magic"), 0);
     two_deinit(&t);
 }
@@ -273,7 +273,7 @@ static void what_is_sent_again_is_never_served_again(void **state)
     assert_true(tap.kept.len > 500);
     assert_true(dropped(&t, "replayed") > 100 && dropped(&t, "ticket") > 100 &&
                 dropped(&t, "forged") > 100);
-    assert_true(dropped(&t, "route") > 0); /* own pings thrown back make nobody a peer of itself */
+    assert_true(dropped(&t, "route") > 0); /* reflected pings make no node a peer of itself */
     rpc_mem_tap(t.bed.net, NULL, NULL);
     vec_for (i, &tap.kept)
         xfree((void *)(uintptr_t)tap.kept.ptr[i].ptr);
@@ -307,7 +307,7 @@ static void keys_rotate_and_no_call_fails(void **state)
                 assert_int_equal(rpc_bed_end(&t.bed, &c[k]), 0);
                 rpc_bed_call_deinit(&c[k]);
             }
-            /* Between steps nothing of before is under way. */
+            /* Between steps no earlier frame is under way. */
             rpc_bed_sleep(&t.bed, 20);
         }
     }
@@ -317,7 +317,7 @@ static void keys_rotate_and_no_call_fails(void **state)
         rpc_keys_free(mine[i]);
 }
 
-/* From no key to a key, node by node, twice: nobody is cut off at any time. */
+/* From no key to a key, node by node, twice: no node is cut off at any time. */
 static void a_running_cluster_gets_its_first_key(void **state)
 {
     struct two t;

@@ -204,7 +204,7 @@ static uint64_t sim_run(uint64_t seed, bool sealed, bool verbose)
             fail_msg("SEED=%ju: call %u ended %d times (%s), was served %d times", (uintmax_t)seed,
                      i, c->ends, err_name(c->code), c->served);
     }
-    /* Left alone, everybody finds everybody again, and calls work. */
+    /* Without faults all nodes find each other again, and calls work. */
     rpc_mem_heal(s.bed.net);
     rpc_mem_faults(s.bed.net, &(struct rpc_mem_faults){ 0 });
     for (int i = 0; i < NODES; i++) {
@@ -314,7 +314,7 @@ static int call_between(struct two *t, int from, struct rpc_bed_call *c)
     return c->code;
 }
 
-/* One way is cut: the other way alone keeps nobody up. */
+/* One way is cut: the other way alone keeps no peer up. */
 static void a_one_way_partition_is_down_for_both(void **state)
 {
     struct rpc_bed_call c;
@@ -371,7 +371,7 @@ static void repeated_requests_are_served_once(void **state)
     two_deinit(&t);
 }
 
-/* A node restarts while an answer to its predecessor is under way; ids begin anew. */
+/* A node restarts while an answer to its predecessor is under way; ids begin again. */
 static void an_answer_finds_only_the_process_that_asked(void **state)
 {
     struct rpc_bed_call one, two;
@@ -398,7 +398,7 @@ static void an_answer_finds_only_the_process_that_asked(void **state)
     two_deinit(&t);
 }
 
-/* Callers that nobody here calls back: bounded, and forgotten when they are silent. */
+/* Callers that this node does not call: bounded, and forgotten when they are silent. */
 static void callers_are_bounded_and_forgotten(void **state)
 {
     enum { CALLERS = 230 };
@@ -467,14 +467,14 @@ static void addresses_come_and_go(void **state)
             if (!round && !i)
                 memcpy(first, addr, sizeof(first));
         }
-        /* Whoever answers stays, also where nobody asks for it. */
+        /* A peer that answers stays, also if it is not asked for. */
         assert_int_equal(rpc_peer_now(n, there, &p, &e), 0);
         rpc_bed_sleep(&bed, 15 * MINUTES);
         assert_int_equal(rpc_peer_now(n, there, &p, &e), 0);
         assert_true(rpc_peer_up(p));
     }
     assert_true(rpc_peer_down(kept));
-    /* One that was forgotten is called as any other, if it comes back. */
+    /* A forgotten peer that comes back is called as any other. */
     rpc_node_free(back);
     back = rpc_bed_node(&bed, first);
     rpc_bed_echo(back, RPC_WRITE);

@@ -234,7 +234,8 @@ static void senders_are_bounded(void **state)
     for (uint64_t epoch = 1; epoch <= RPC_SOURCES_MAX; epoch++)
         assert_int_equal(take_small(t, epoch, 1, epoch), RPC_DROP_NONE);
     assert_int_equal(take_small(t, 5000, 1, SECOND), RPC_DROP_SOURCES);
-    /* Old ones still work, and the one that is silent longest goes when it was silent enough. */
+    /* Old ones still work, and the sender silent for longest is forgotten once it was silent long
+     * enough. */
     assert_int_equal(take_small(t, 1, 2, SECOND), RPC_DROP_NONE);
     assert_int_equal(take_small(t, 5000, 1, 20 * SECOND), RPC_DROP_NONE);
     assert_int_equal(rpc_sources_len(t), RPC_SOURCES_MAX);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers on the port of a node: what they send, and those who send nothing.
+ * Unauthenticated clients on the port of a node: odd bytes, and clients that send nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static int stranger(uint16_t port)
 /* One frame, more or less. */
 static void odd_frame(struct prng *p, struct buf *b)
 {
-    static const char *const addrs[] = { "tcp://127.0.0.1:9", "ipc:///tmp/nobody", "inproc://x",
+    static const char *const addrs[] = { "tcp://127.0.0.1:9", "ipc:///tmp/missing", "inproc://x",
                                          "tcp://nowhere", "rubbish" };
     struct rpc_frame f = {
         .version = 1,
@@ -203,8 +203,8 @@ static size_t strangers_wait(struct rpc_bed *bed, uint16_t port, size_t count, s
     return closed;
 }
 
-/* A port that anybody may reach: those who never bring a frame of ours take neither all places nor
- * much memory, and nobody else is sent away for them. */
+/* A port that any client may reach: clients that never send a valid frame take neither all places
+ * nor much memory, and no node is refused because of them. */
 static void strangers_who_wait_are_few(void **state)
 {
     struct rpc_bed_call c;

@@ -60,7 +60,7 @@ static void on_told(void *cookie, const struct rpc_told *t)
     told->last = *t;
 }
 
-/* Told once each time, and by one who is there. */
+/* Reported once each time, and by a live peer. */
 static bool says_refused(void *cookie)
 {
     struct told t = { 0 };
@@ -92,7 +92,7 @@ static void pongs_tell_clock_and_state(void **state)
     assert_in_range(t.last.ahead_ms + (int64_t)t.last.unsure_ms, 0, 2 * t.last.unsure_ms);
     rpc_net_say(p.bed.net, RPC_SAYS_REFUSED | 64);
     assert_true(rpc_bed_run(&p.bed, says_refused, &p, 60000));
-    rpc_node_free(p.server); /* nothing is told of who is gone */
+    rpc_node_free(p.server); /* a dead peer is not reported */
     assert_true(rpc_bed_run(&p.bed, is_down, &p, 60000));
     rpc_net_told(p.bed.net, on_told, &t);
     assert_int_equal(t.n, 1);
@@ -133,7 +133,7 @@ static bool is_met(void *cookie)
     return t.n == 1 && str_eq(str_c(t.last.addr), str_c(m->addr));
 }
 
-/* Nobody calls it, and it is heard; who cannot be called is not. */
+/* A process that no node calls is reported; a process that cannot be called is not. */
 static void one_is_met(void **state)
 {
     struct told t = { 0 };
@@ -156,7 +156,7 @@ static void one_is_met(void **state)
     assert_false(rpc_net_meet(b.net, "nonsense"));
     struct meets m = { b.net, addr };
     assert_true(rpc_bed_run(&b, is_met, &m, 60000));
-    rpc_net_told(far, on_told, &t); /* it calls nobody */
+    rpc_net_told(far, on_told, &t); /* it makes no calls */
     assert_int_equal(t.n, 0);
     rpc_node_free(client);
     rpc_node_free(server);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is next: every claim of fair.h by the order of service alone; and random runs against what
- * fairness means: keys that always want something get what is within one job of the same.
+ * The order of service: every claim of fair.h by this order alone; and random runs against the
+ * meaning of fairness: keys that always want something get equal amounts, within one job.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void test_one_who_piles_up_waits_behind_himself(void **state)
     (void)state;
     for (int i = 0; i < 50; i++)
         push(f, 'h', 1);
-    assert_string_equal(order(f, 3, 0), "hhh"); /* nobody else wants anything */
+    assert_string_equal(order(f, 3, 0), "hhh"); /* no other key has items */
     push(f, 'q', 1);
     push(f, 'q', 1);
     assert_string_equal(order(f, 6, 0), "qhqhhh");
@@ -76,7 +76,7 @@ static void test_one_who_piles_up_waits_behind_himself(void **state)
     assert_string_equal(order(f, 4, 0), "abhh");
     assert_int_equal(fair_waiting(f), 50 - 3 - 4 - 2);
     (void)order(f, 100, 0);
-    assert_int_equal(fair_keys(f), 0); /* all is forgiven when nobody wants anything */
+    assert_int_equal(fair_keys(f), 0); /* debts are cleared when the queue is empty */
     fair_free(f);
     fair_free(NULL);
 }
@@ -236,7 +236,7 @@ static void test_random_shares(void **state)
     fair_free(f);
 }
 
-/* Strangers that come once each leave nothing behind. */
+/* Keys that come once each leave nothing behind. */
 static void test_keys_are_forgotten(void **state)
 {
     struct fair *f = fair_new(&(struct fair_opts){ 0 });

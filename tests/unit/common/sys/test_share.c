@@ -55,7 +55,7 @@ static void test_many_get_the_same(void **state)
     assert_true(b.used < 100 * ALL);
 }
 
-/* One that filled its share alone gets nothing more until it is below that of two. */
+/* A tenant that filled its share alone gets nothing more until it is below the share of two. */
 static void test_gives_way(void **state)
 {
     struct share flood = { 0 }, other = { 0 };
@@ -91,7 +91,7 @@ static void test_growth(void **state)
     share_give(&s, &b, share_held(&s));
 }
 
-/* The only request of a tenant is held to the budget alone, else it would be refused for ever. */
+/* The only request of a tenant is held to the budget alone, else every retry would be refused. */
 static void test_a_single_request(void **state)
 {
     struct share s = { 0 };

@@ -96,7 +96,7 @@ static void test_thread_has_its_name_and_only_sigprof(void **state)
     assert_true(sigismember(&s.blocked, SIGHUP));
     assert_false(sigismember(&s.blocked, SIGPROF));
     (void)pthread_sigmask(SIG_SETMASK, NULL, &mine);
-    assert_false(sigismember(&mine, SIGTERM)); /* ours is as it was */
+    assert_false(sigismember(&mine, SIGTERM)); /* our own mask is unchanged */
 }
 
 /* ---- channels -------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ static void lazy_receive(void *cookie)
         l->order[i] = *(char *)got[i];
 }
 
-/* What ends the wait: 3 lazy messages, one that is not, the end of the chan, the time. */
+/* The wait ends after 3 lazy messages, one other message, the end of the chan, or the time. */
 static void test_chan_lets_lazy_messages_wait(void **state)
 {
     char a = 'a', b = 'b', c = 'c';
@@ -356,7 +356,7 @@ static void test_pool_serves_tenants_in_turns(void **state)
     assert_int_equal(pthread_mutex_unlock(&g.lock), 0);
     pool_free(p);
     assert_int_equal(strlen(text), 23);
-    assert_true(strchr(text, 'q') < text + 4); /* behind one h, with jobs of nobody between */
+    assert_true(strchr(text, 'q') < text + 4); /* behind one h; untenanted jobs are between */
     assert_true(strrchr(text, 'o') < text + 4);
 }
 
@@ -415,7 +415,8 @@ static void in_slices(void *cookie)
         mutex_unlock(j->held);
 }
 
-/* A long job of h on the only thread; when `jobs` have come it goes on. What was written. */
+/* Runs a long job of h on the only thread, which continues when `jobs` have come. `text`: what the
+ * jobs wrote. */
 static struct pool_stats run_slices(char *text, struct long_job *h, const char *jobs)
 {
     struct pool *p = pool_new("pool", 1, 100);
@@ -503,7 +504,7 @@ static void test_pool_slices_are_not_for_ones_own(void **state)
     assert_int_equal(s.pauses, 0);
 }
 
-/* Three tenants of one want little, h much: each is served before h goes on, and h ends. */
+/* Three tenants of one want little, h much: each is served before h continues, and h ends. */
 static void test_pool_slices_all_who_had_less(void **state)
 {
     struct long_job h = { .slices = 5 };
@@ -555,8 +556,8 @@ static void crowd_work(void *cookie)
     atomic_fetch_add(j->ended, 1);
 }
 
-/* Many tenants, jobs of nobody, more threads than cores: all end, also those that are paused when
- * the pool is freed, and never do more than the slots run at once. */
+/* Many tenants, jobs without a tenant, more threads than cores: all end, also those that are paused
+ * when the pool is freed, and never do more than the slots run at once. */
 static void test_pool_slices_of_a_crowd_all_end(void **state)
 {
     struct crowd_job jobs[CROWD_JOBS];

@@ -259,7 +259,7 @@ static void limits(void **state)
 }
 
 /* The handler cancels the call it answers: the server sees the client leave, `done` is not called,
- * and others go on. */
+ * and other calls continue. */
 static void cancel(void **state)
 {
     struct rig *g = *state;

@@ -99,7 +99,7 @@ static void test_pipelined_second_head_passes_the_gate(void **state)
     assert_int_equal(site_count(got, "HTTP/1.1 "), 2);
     assert_int_equal(seen.handled, 1);
     assert_true(m->shut && !m->closed); /* lingers */
-    net_send_c(m, "more that nobody reads");
+    net_send_c(m, "more that is not read");
     assert_string_equal(net_got(m), "");
     site_finish(&w, m);
     net_world_deinit(&w);
@@ -203,7 +203,7 @@ static void test_expect_continue(void **state)
     assert_string_equal(net_got(m), "HTTP/1.1 100 Continue\r\n\r\n");
     net_send_c(m, "ok");
     EXPECT(net_got(m), "HTTP/1.1 200 OK", "\r\n\r\nok");
-    /* The body came along: nobody waits for a go-ahead. */
+    /* The body came along: the client does not wait for "100 Continue". */
     net_send_c(m, "POST /echo HTTP/1.1\r\n" HOST
                   "Expect: 100-continue\r\nContent-Length: 2\r\n\r\nok");
     EXPECT(net_got(m), "!100 Continue", "HTTP/1.1 200 OK");
@@ -264,8 +264,9 @@ static void test_methods_and_paths(void **state)
     net_world_deinit(&w);
 }
 
-/* HTTP/2 by Upgrade is not for this server (README): it goes on as if nobody had asked, with and
- * without a body, and what a client sends that did not wait for the 101 is no second request. */
+/* HTTP/2 by Upgrade is not for this server (README): the request is served as if it had no such
+ * header, with and without a body, and bytes of a client that did not wait for the 101 are not a
+ * second request. */
 static void test_upgrade_is_ignored(void **state)
 {
     static const char up[] = HOST "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"

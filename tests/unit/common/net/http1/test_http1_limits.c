@@ -136,8 +136,8 @@ static void test_budget(void **state)
 #define BOB   "X-Scope-OrgID: bob\r\n"
 #define ALICE "X-Scope-OrgID: alice\r\n"
 
-/* Bodies that one tenant has under way leave room for those of others, and it is told that it is
- * its own doing. With one tenant the budget alone decides. */
+/* Bodies of one tenant that are under way leave room for those of others, and its error says that
+ * its own requests are the reason. With one tenant the budget alone decides. */
 static void test_shares_of_the_budget(void **state)
 {
     struct net_world w;
@@ -307,7 +307,7 @@ static void test_deadlines(void **state)
     assert_true(m->closed);
     net_mem_free(m);
 
-    m = net_connect(&w); /* one that hardly moves may not */
+    m = net_connect(&w); /* a body that hardly moves may not */
     net_send_c(m, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 60000\r\n\r\n");
     for (int i = 0; i < 21 && !m->shut; i++) {
         net_pass(&w, 1000);
@@ -359,7 +359,7 @@ static void test_slow_reader(void **state)
     assert_true(m->closed);
     assert_int_equal(w.budget.used, 0);
     net_mem_free(m);
-    /* A reader that takes a byte now and then does not keep its connection either. */
+    /* A reader that takes a byte per interval does not keep its connection either. */
     m = net_connect(&w);
     m->room = 0;
     net_send_c(m, "GET /big?n=100000 HTTP/1.1\r\n" HOST "\r\n");
@@ -525,8 +525,8 @@ static void test_drain(void **state)
     net_world_deinit(&w);
 }
 
-/* What was on its way is served: on a connection that never asked, on one that did, on one that the
- * kernel made before nobody listened any more. Nothing comes after that. */
+/* Requests on their way are served: on a connection without a request so far, on a used connection,
+ * and on a connection that the kernel made before the port closed. Nothing comes after that. */
 static void test_drain_serves_what_is_on_its_way(void **state)
 {
     struct net_world w;

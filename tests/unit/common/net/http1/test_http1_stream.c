@@ -59,7 +59,8 @@ static void test_body_in_pieces(void **state)
     net_world_deinit(&w);
 }
 
-/* A handler that takes nothing stops the client after one window, and goes on where it stopped. */
+/* A handler that takes nothing stops the client after one window, and continues where it
+ * stopped. */
 static void window(bool chunked)
 {
     struct net_world w;
@@ -304,14 +305,14 @@ static void test_slow_reader(void **state)
     assert_true(m->closed);
     assert_int_equal(seen.gone, 1);
     assert_int_equal(http_stream_queued(seen.held), 0);
-    site_feed("for nobody", 1);
+    site_feed("for no one", 1);
     http_stream_end(seen.held);
     assert_int_equal(w.budget.used, 0);
     net_mem_free(m);
     net_world_deinit(&w);
 }
 
-/* Below every bound, but a byte now and then is not reading. */
+/* Below every bound, but a byte per interval does not count as reading. */
 static void test_reader_that_stopped(void **state)
 {
     struct net_world w;

@@ -170,7 +170,7 @@ static void test_trailers(void **state)
     net_world_deinit(&w);
 }
 
-/* A client may put headers behind its body: they end it, and nobody reads them. */
+/* A client may put headers behind its body: they end it, and are not read. */
 static void test_request_trailers(void **state)
 {
     struct net_world w;
@@ -519,7 +519,7 @@ static void test_client_leaves(void **state)
     assert_int_equal(seen.gone, 1);
     assert_int_equal(seen.handled, 1);
     assert_true(m->closed);
-    site_reply_held("to nobody");
+    site_reply_held("to no one");
     net_h2_free(c);
     net_mem_free(m);
     net_world_deinit(&w);

@@ -164,7 +164,7 @@ static void test_floods(void **state)
     net_world_deinit(&w);
 }
 
-/* The same with nobody reading the answers: what waits to be written is bounded, too. */
+/* The same while the client reads no answers: waiting bytes are bounded, too. */
 static void test_ping_flood_unread(void **state)
 {
     struct net_world w;
@@ -206,7 +206,7 @@ static void test_rapid_reset(void **state)
         net_h2_frame(&b, NGHTTP2_HEADERS, END_HEADERS, (uint32_t)(1 + 2 * n), buf_str(&fields));
         net_h2_frame(&b, NGHTTP2_RST_STREAM, 0, (uint32_t)(1 + 2 * n), STR("\0\0\0\x08"));
         net_send(m, buf_str(&b));
-        if (seen.held) { /* replies, though nobody waits */
+        if (seen.held) { /* replies, though the client left */
             http_reply(seen.held, 200, NULL, NULL);
             seen.held = NULL;
         }
@@ -489,7 +489,7 @@ static void test_bodies_too_long_and_too_slow(void **state)
     assert_int_equal(s->status, 408);
     assert_true(s->closed);
     assert_int_equal(w.budget.used, 0);
-    /* Over the budget: 503 for the one, and the connection goes on. */
+    /* Over the budget: 503 for this request, and the connection continues. */
     assert_true(budget_take(&w.budget, w.budget.max - 20000));
     s = net_h2_request(c, "POST", "/echo", NULL, (struct str){ p, 60000 });
     assert_int_equal(s->status, 503);
@@ -539,7 +539,8 @@ static void test_window_is_ignored(void **state)
     xfree(p);
 }
 
-/* The end of a reply takes a window, as its bytes do: who opens none holds no stream by it. */
+/* The end of a reply takes a window, as its bytes do: a client that opens no window does not hold a
+ * stream. */
 static void test_end_without_window(void **state)
 {
     struct net_world w;

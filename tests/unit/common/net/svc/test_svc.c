@@ -182,7 +182,7 @@ static void test_frames(void **state)
 
 static const struct inflate_limits small = { .bytes_max = 64 * KIB, .ratio_max = 200 };
 
-/* Says what it was told, n times for "<n>*..."; "fail": an error. */
+/* Replies with the text it got, n times for "<n>*..."; "fail": an error. */
 static void on_say(struct svc_call *c)
 {
     struct buf tmp, out;
@@ -374,7 +374,7 @@ static void test_connect_over_h2(void **state)
 #define SLOW_DOWN \
     "CAgSCXNsb3cgZG93bhowCih0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuUmV0cnlJbmZvEgQKAggH"
 
-/* Callers that would try again hear when; others hear of no such time. */
+/* The error says when to retry if a retry may help, and otherwise does not. */
 static void test_retry(void **state)
 {
     (void)state;
@@ -581,7 +581,7 @@ static void test_stream_refuses(void **state)
     net_world_deinit(&w);
 }
 
-/* A handler that works holds the client back; what ends the call is told when it is done. */
+/* A handler that works holds the client back; the end of the call is reported when it is done. */
 static void test_stream_ends(void **state)
 {
     (void)state;

@@ -343,7 +343,7 @@ static void back_pressure_is_bounded(void **state)
     far_deinit(&f);
 }
 
-/* Most of them are not there, and connecting to them goes on meanwhile. */
+/* Most of them are not there, and connecting to them continues meanwhile. */
 static void a_process_has_room_for_thousands_of_peers(void **state)
 {
     struct rlimit files = { 0 };
@@ -399,12 +399,12 @@ static void signals_do_no_harm(void **state)
     assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
 }
 
-/* Looked up beside the loop; who does not wait for the answer leaves nothing behind. */
+/* Names are looked up on another thread; a node that ends meanwhile leaves nothing behind. */
 static void names_are_looked_up(void **state)
 {
     struct rpc_bed_call c;
     struct rpc_node *server, *client;
-    struct rpc_peer *p, *nobody;
+    struct rpc_peer *p, *missing;
     char addr[128], own[128], name[160];
     struct rpc_bed bed;
     struct err e;
@@ -417,7 +417,7 @@ static void names_are_looked_up(void **state)
     rpc_bed_echo(server, RPC_WRITE);
     client = rpc_bed_node(&bed, own);
     (void)snprintf(name, sizeof(name), "tcp://localhost%s", strrchr(addr, ':'));
-    assert_int_equal(rpc_peer_get(client, "tcp://nobody.invalid:9", &nobody, &e), 0);
+    assert_int_equal(rpc_peer_get(client, "tcp://missing.invalid:9", &missing, &e), 0);
     assert_int_equal(rpc_peer_get(client, name, &p, &e), 0);
     for (int i = 0; i < 40; i++) { /* its own pings to the other name must not count as ours */
         rpc_bed_call(&c, p, RPC_WRITE, STR("by name"), 20000);
@@ -426,8 +426,8 @@ static void names_are_looked_up(void **state)
         rpc_bed_call_deinit(&c);
     }
     assert_int_equal(rpc_bed_metric(&bed, "embertree_rpc_dropped_total{reason=\"duplicate\"}"), 0);
-    assert_false(rpc_peer_up(nobody));
-    assert_int_equal(rpc_peer_get(client, "tcp://nobody.else.invalid:9", &nobody, &e), 0);
+    assert_false(rpc_peer_up(missing));
+    assert_int_equal(rpc_peer_get(client, "tcp://other.missing.invalid:9", &missing, &e), 0);
     rpc_node_free(client);
     rpc_node_free(server);
     rpc_bed_deinit(&bed);

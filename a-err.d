@@ -1,0 +1,3 @@
+err.o: common/base/err.h common/base/base.h common/base/base.h
+common/base/base.h:
+common/base/base.h:

@@ -1,0 +1,84 @@
+sim_restore.o: tests/lib/sim/sim_restore.c common/base/hash.h \
+ common/base/str.h common/base/base.h common/cluster/coord/keyspace.h \
+ common/cluster/coord/coord.h common/base/err.h common/cluster/map/map.h \
+ common/cluster/map/record.h common/base/buf.h common/rpc/rpc_frame.h \
+ common/cluster/map/places.h common/sys/fs.h \
+ common/cluster/rebuild/adopt.h common/cold/backup.h common/base/vec.h \
+ common/base/mem.h common/cold/generation.h common/store/kv/kv.h \
+ common/base/size.h common/cold/kv_cold.h common/cold/cache.h \
+ common/object/object.h common/sys/env.h common/base/prng.h \
+ common/sys/clock.h common/cold/manifest.h common/cold/part.h \
+ common/base/rd.h common/cold/backup_places.h common/repl/apply.h \
+ common/repl/log/entry.h common/repl/repl_adopt.h \
+ common/repl/log/rlog_fs.h tests/lib/sim/sim_impl.h \
+ common/cluster/coord/coord_sim.h common/sys/loop.h \
+ common/cluster/view/view.h common/base/json.h tests/lib/net/rpc_bed.h \
+ common/rpc/rpc.h common/obs/metrics.h common/rpc/rpc_keys.h \
+ common/rpc/rpc_crypto.h common/sys/pool.h common/rpc/rpc_mem.h \
+ tests/lib/sim/sim.h tests/lib/sim/sim_disk.h common/repl/copy_files.h \
+ common/repl/copy_msg.h common/role/core/role.h common/conf/conf.h \
+ common/net/http.h common/base/arena.h common/net/http_head.h \
+ common/sys/budget.h common/store/kv/kv_impl.h tests/lib/repl/rlog_fake.h \
+ tests/lib/sim/sim_files.h tests/lib/sim/sim_http.h common/base/list.h \
+ tests/lib/sim/sim_object.h
+common/base/hash.h:
+common/base/str.h:
+common/base/base.h:
+common/cluster/coord/keyspace.h:
+common/cluster/coord/coord.h:
+common/base/err.h:
+common/cluster/map/map.h:
+common/cluster/map/record.h:
+common/base/buf.h:
+common/rpc/rpc_frame.h:
+common/cluster/map/places.h:
+common/sys/fs.h:
+common/cluster/rebuild/adopt.h:
+common/cold/backup.h:
+common/base/vec.h:
+common/base/mem.h:
+common/cold/generation.h:
+common/store/kv/kv.h:
+common/base/size.h:
+common/cold/kv_cold.h:
+common/cold/cache.h:
+common/object/object.h:
+common/sys/env.h:
+common/base/prng.h:
+common/sys/clock.h:
+common/cold/manifest.h:
+common/cold/part.h:
+common/base/rd.h:
+common/cold/backup_places.h:
+common/repl/apply.h:
+common/repl/log/entry.h:
+common/repl/repl_adopt.h:
+common/repl/log/rlog_fs.h:
+tests/lib/sim/sim_impl.h:
+common/cluster/coord/coord_sim.h:
+common/sys/loop.h:
+common/cluster/view/view.h:
+common/base/json.h:
+tests/lib/net/rpc_bed.h:
+common/rpc/rpc.h:
+common/obs/metrics.h:
+common/rpc/rpc_keys.h:
+common/rpc/rpc_crypto.h:
+common/sys/pool.h:
+common/rpc/rpc_mem.h:
+tests/lib/sim/sim.h:
+tests/lib/sim/sim_disk.h:
+common/repl/copy_files.h:
+common/repl/copy_msg.h:
+common/role/core/role.h:
+common/conf/conf.h:
+common/net/http.h:
+common/base/arena.h:
+common/net/http_head.h:
+common/sys/budget.h:
+common/store/kv/kv_impl.h:
+tests/lib/repl/rlog_fake.h:
+tests/lib/sim/sim_files.h:
+tests/lib/sim/sim_http.h:
+common/base/list.h:
+tests/lib/sim/sim_object.h:
