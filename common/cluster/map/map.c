@@ -14,7 +14,7 @@
  *
  * An order does not depend on how much of it is used, so a larger number adds shards and takes none
  * away. Readers ask all that were ever in use: each size there was, with the largest spread, since
- * somebody with an old map may have put the two together in any way.
+ * a process with an old map may have combined the two in any way.
  *
  * Two tables of names are made with the map; a map without tenants and services does no lookup.
  */
@@ -479,7 +479,7 @@ static int copy_tenants(struct map_impl *p, const struct map *from, struct err *
         shuffle(t->name, from->shards, most, order);
         subsets[i] = (struct named){ .tenant = t, .shards = order };
         if (map_str_put(p->tenants, t->name, &subsets[i]))
-            return err_set(e, ERR_INPUT, "tenant %.*s stands there twice", STR_ARG(t->name));
+            return err_set(e, ERR_INPUT, "tenant %.*s is named twice", STR_ARG(t->name));
     }
     p->map.tenants = all;
     return 0;
@@ -510,8 +510,8 @@ static int copy_services(struct map_impl *p, const struct map *from, struct err 
         s->name = str_sub(key, s->tenant.len + 1, key.len);
         s->tenant = str_sub(key, 0, s->tenant.len);
         if (map_str_put(p->services, key, s))
-            return err_set(e, ERR_INPUT, "service %.*s of %.*s stands there twice",
-                           STR_ARG(s->name), STR_ARG(s->tenant));
+            return err_set(e, ERR_INPUT, "service %.*s of %.*s is named twice", STR_ARG(s->name),
+                           STR_ARG(s->tenant));
     }
     p->map.services = all;
     return 0;
@@ -530,7 +530,7 @@ static int copy_replicas(struct map_impl *p, const struct map *from, struct err 
         all[i] = from->replicas_of[i];
         for (uint32_t k = 0; k < all[i].len; k++)
             if (!map_str_get(p->nodes, str_c(all[i].names[k])))
-                return err_set(e, ERR_INPUT, "shard %u is on %s, which is no node of the map", i,
+                return err_set(e, ERR_INPUT, "shard %u is on %s, which is not a node of the map", i,
                                all[i].names[k]);
     }
     p->map.replicas_of = all;

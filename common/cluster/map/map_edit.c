@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * map_edit: copies of a map with one thing changed.
+ *
+ * Each function copies the array that it changes, edits the copy and has map_new check and copy
+ * the whole map. A mistake is therefore an error of map_new and never a map with half a change.
+ * The version is raised in one place, finish().
  */
 #include "common/cluster/map/map_edit.h"
 
@@ -92,8 +96,8 @@ int map_edit_remove(const struct map *m, const char *name, const struct map **re
     return code;
 }
 
-/* A step that was asked for and has not come yet stays: somebody may act by it who does not hear
- * of its end in time. The next one begins behind it. */
+/* An earlier step that is not valid yet stays in the list: a process may act by it and learn too
+ * late of its end. The new step begins behind it. */
 static int add_step(struct map_steps *s, uint32_t first, uint32_t n, int64_t from_ms,
                     uint64_t version, struct err *e)
 {
