@@ -88,13 +88,13 @@ void controller_forget_all(struct controller *c);
 void controller_on_state(void *cookie, const struct coord_kv *kv);
 void controller_on_states(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev);
 
-/* The nodes that may have shards, and all shards as they are. */
+/* The nodes that may have shards, and the present places of all shards. */
 struct control_look {
     struct place_node *nodes;   /* owned */
     struct place_shard *shards; /* owned */
     struct place_in in;         /* both */
 };
-/* False: there is no node. */
+/* False: no node may have shards. */
 bool controller_look(struct controller *c, const struct map *m, struct control_look *ret);
 void controller_look_end(struct control_look *look);
 /* Which member should lead each shard, into `wanted`; looks every few seconds. */

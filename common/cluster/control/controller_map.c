@@ -5,7 +5,8 @@
  *
  * Each function compares the map with what is seen and writes at most one next version, in one
  * transaction that compares the fence and the map's revision. The cluster's id is written with the
- * first map and never again: whoever finds the key `ring/cluster` knows that the cluster exists.
+ * first map and never again: a process that finds the key `ring/cluster` knows that the
+ * cluster exists.
  */
 #include <stdio.h>
 

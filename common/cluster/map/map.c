@@ -6,7 +6,7 @@
  *
  *   which shards has the tenant?   all; or the first `shards` of an order of all shards that is the
  *                                  tenant's own (a shuffle seeded by its name): two tenants share
- *                                  few shards, so one that misbehaves hurts few others
+ *                                  few shards, so a tenant with too much load hurts few
  *   which of them has the service? of all: shard_of. Of a subset: a jump hash (Lamping and Veach
  *                                  2014) of the same number over the size
  *   which of them has the series?  a spread service has the first `spread` of an order of its own

@@ -17,7 +17,7 @@ struct member_opts {
     struct coord *coord; /* borrowed, as the view; they outlive the member */
     struct view *view;
     const char *prefix, *name, *addr, *zone;
-    uint64_t id; /* of the data folder, for ever: tells a restart from another node of this name */
+    uint64_t id; /* of the data folder; never changes: tells a restart from another node */
     uint64_t ttl_ms;
     /* It is in, or out and why. May be NULL. */
     void (*on_change)(void *cookie, bool in, const struct err *why);
@@ -42,10 +42,10 @@ const char *member_name(const struct member *m);
  * member's. */
 bool member_guard(const struct member *m, struct coord_compare *ret);
 int64_t member_lease(const struct member *m); /* 0: none */
-/* Told to the controller soon, and again after each loss of the lease. Copied. */
+/* Sent to the controller soon, and again after each loss of the lease. Copied. */
 void member_report(struct member *m, const struct progress *p);
-/* Gives the lease back, so that everybody knows at once; then `done`, also when that failed. It
- * does not register again. */
+/* Gives the lease back, so that all nodes know at once; then calls `done`, also when that failed.
+ * It does not register again. */
 void member_leave(struct member *m, void (*done)(void *cookie), void *cookie);
 
 #endif

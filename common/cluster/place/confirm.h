@@ -11,8 +11,8 @@
 
 struct confirmed {
     bool all;
-    int64_t newest_ms; /* all: nothing at the places is later, nor will be by maps before it */
-    char why[200];     /* else: who has not, for people */
+    int64_t newest_ms; /* all: no profile at the places is later, nor will be by earlier maps */
+    char why[200];     /* else: which node has not confirmed; text for the operator */
 };
 /* The view's map has `version`, or is later. */
 void confirm_look(const struct view *v, const struct reports *r, const struct map_whose *w,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place_step: the next step of one shard towards where it is wanted.
+ * place_step: the next step of one shard towards its wanted places.
  *
- * learn -> member -> (leader elsewhere) -> remove. Each is one record that record_may_follow lets
- * through, and none begins before the one before is established.
+ *   a node without the shard ──learn──> learner ──grow──> member ──(lead elsewhere), remove──> none
+ *
+ * Each step is one record that record_may_follow allows, and none begins before the previous one is
+ * established.
  */
 #include "common/cluster/place/place.h"
 
@@ -14,7 +16,7 @@ static bool both(const struct place_facts *f, const char *name)
     return name_set_has(&f->live, name) && name_set_has(&f->synced, name);
 }
 
-/* Somebody who can lead when `name` goes: of the wanted ones first, in their order. */
+/* A member that can lead when `name` is removed: of the wanted ones first, in their order. */
 static const char *other_leader(const struct repl_record *now, const struct name_set *wanted,
                                 const struct place_facts *f, const char *name)
 {
@@ -76,7 +78,7 @@ static bool step_member(const struct repl_record *now, const struct name_set *wa
     return false;
 }
 
-/* Who goes first: one that lost its log, then one that is dead, then one that does not lead. */
+/* Which member to remove first: it lost its log; or it is dead; or it does not lead. */
 static const char *to_remove(const struct repl_record *now, const struct name_set *wanted,
                              const struct place_facts *f)
 {

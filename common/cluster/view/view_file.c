@@ -165,7 +165,7 @@ static int load_records(struct view *v, const struct json_val *list, struct err 
     return 0;
 }
 
-/* Builds from before there were ids wrote none. */
+/* Builds without cluster ids wrote none. */
 static int load_cluster(struct view *v, const struct json_val *one, struct err *e)
 {
     struct str id = STR_NULL;

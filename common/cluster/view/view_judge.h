@@ -24,11 +24,11 @@ struct verdict {
     char id[CLUSTER_ID_LEN + 1]; /* its; "": it has none */
     struct err why;              /* of all but JUDGED_RIGHT: what is wrong, without what to do */
 };
-/* Do others say that they know more than is known here? Then all is to be judged, also what did not
- * change. */
+/* True if peers have reported newer state than is known here. Then all keys are judged, also those
+ * that did not change. */
 bool view_told_more(const struct view *v);
-/* All keys of ring/. `map_rev`, of the view's map, not 0: the store is the one that the view's
- * revisions are of, as far as is known, so what has the same one is not read again. */
+/* Judges all keys of ring/. `map_rev`, of the view's map, not 0: the view's revisions come from
+ * this store, as far as is known, so a key with an equal revision is not parsed again. */
 void view_judge(const struct view *v, struct str prefix, int64_t map_rev,
                 const struct coord_kv *kvs, size_t n, struct verdict *ret);
 /* One change of a key, which is later than what the view has of it. */
