@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_in.h: files of another replica's database on their way in, and how they take the place of
- * the one that is here. Thread: any, one at a time; copy_install while nothing of the shard is
- * open.
+ * copy_in.h: receives files of another replica's database, and puts them in the place of the local
+ * one. Thread: any, one at a time; copy_install while nothing of the shard is open.
  */
 #ifndef COMMON_REPL_COPY_IN_H
 #define COMMON_REPL_COPY_IN_H
@@ -27,12 +26,12 @@ struct copy_in {
 /* What an earlier try left in base/in. ERR_NOT_FOUND: nothing of use. */
 NODISCARD int copy_in_load(const char *base, const struct copy_faults *faults, struct copy_in **ret,
                            struct err *e);
-/* Begins, or goes on: files that are here whole, and are the same, stay; all others go. The list is
- * taken over, also on failure. */
+/* Begins or continues: files that are here whole, and equal, stay; all others are deleted. The list
+ * is taken over, also on failure. */
 NODISCARD int copy_in_begin(const char *base, const struct copy_faults *faults, const char *source,
                             uint64_t id, struct copy_list *list, struct copy_in **ret,
                             struct err *e);
-/* ERR_CORRUPT: not what was sent; nothing happened. A piece that is here already is passed over. */
+/* ERR_CORRUPT: not what was sent; nothing happened. A piece that arrived before is skipped. */
 NODISCARD int copy_in_write(struct copy_in *in, size_t file, uint64_t offset, struct str bytes,
                             uint64_t sum, struct err *e);
 uint64_t copy_in_total(const struct copy_in *in); /* all files are here */

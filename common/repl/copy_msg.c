@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy_msg: the messages of a file copy, as protocol buffers.
+ *
+ * The names in a list of files are checked here, since the receiver makes paths of them: a name is
+ * a plain file name, and occurs once. A reader skips fields that it does not know.
+ */
 #include "common/repl/copy_msg.h"
 
 #include <stdio.h>
@@ -246,7 +252,7 @@ int copy_list_read(struct str bytes, struct copy_list *ret, struct err *e)
     if (ok && ret->len && ret->index && ret->index < UINT64_MAX / 2 && names_differ(ret))
         return 0;
     copy_list_free(ret);
-    return err_set(e, ERR_INPUT, "what should be the list of a copy's files is none");
+    return err_set(e, ERR_INPUT, "the list of a copy's files is invalid");
 }
 
 void copy_list_free(struct copy_list *l)

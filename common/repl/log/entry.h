@@ -29,8 +29,8 @@ enum repl_kind {
     REPL_NOOP = 1,       /* opens a term */
     REPL_BATCH = 2,      /* operations of a kv batch (store/kv/kv_impl.h) */
     REPL_DROP_FILES = 3, /* cf u8 | from varint bytes | last varint bytes: files inside may go */
-    REPL_FLUSH = 4,      /* cf u8: what is in memory of it should be written out soon */
-    REPL_DIGEST = 5,     /* everybody computes checksums of the database as of here (digest.h) */
+    REPL_FLUSH = 4,      /* cf u8: its memtable should be written out soon */
+    REPL_DIGEST = 5,     /* all replicas compute checksums of the database as of here (digest.h) */
     REPL_KINDS = 6,
 };
 #define ENTRY_MARK       UINT32_C(0x45e70100)

@@ -326,7 +326,7 @@ int rlog_sync(struct rlog *l, struct err *e)
 
 /* ---- dropping ---- */
 
-/* The highest index of a live entry in the first file or before; base_index if there is none. */
+/* The highest index of a live entry in the first file or earlier; base_index if none is. */
 static uint64_t first_file_ends(const struct rlog *l)
 {
     uint64_t number = l->segments.ptr[0].number;

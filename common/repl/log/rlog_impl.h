@@ -40,7 +40,7 @@ struct rlog {
     struct rlog_state st;
     uint64_t synced; /* bytes of the last segment */
     bool group;      /* something was written since the last sync */
-    bool bare;       /* the last group is one hard record, which repeats what is known without it */
+    bool bare;       /* the last group is one hard record, which holds nothing new */
     int failed;
     struct err why;
     VEC(char) heads; /* scratch */

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rlog_open: the files of a log, read when it is opened. rlog.c draws them.
+ * rlog_open: reads the files of a log when it is opened. rlog.c draws the files.
+ *
+ * Files are read in order, and a newer record of an index replaces the older one and all behind it.
+ * A torn end is allowed in the last file only, where a power cut may have left it: it is cut off,
+ * unless a good record behind it says that the place had been fsynced. All other damage is
+ * ERR_CORRUPT, since the entries may have been acknowledged.
  */
 #include <stdio.h>
 
@@ -116,7 +121,7 @@ static int rotten(const struct rlog *l, const struct segment *s, uint64_t at, st
 {
     return err_set(e, ERR_CORRUPT,
                    "%s/%016" PRIx64 ".rlog is damaged at byte %" PRIu64
-                   ": take this replica out of the shard and let it join anew",
+                   ": take this replica out of the shard and let it join again",
                    l->dir, s->number, at);
 }
 

@@ -32,8 +32,8 @@ struct repl_msg {
     uint64_t round;      /* append: echoed */
     uint64_t seq;        /* append: echoed; the sender's count for this peer */
     uint64_t base;       /* prepared, fetched: the entry before the first one here */
-    bool wants_snapshot; /* appended: there is no database here */
-    bool no_room;        /* appended: the disk here is as good as full */
+    bool wants_snapshot; /* appended: the sender has no database */
+    bool no_room;        /* appended: the sender's disk is as good as full */
     uint64_t reclaimed;  /* appended: replica_reclaimed; 0: nothing, or an older version */
     uint64_t all_have;   /* append: replica_all_have of the leader; 0: it is of an older version */
     /* Of a sender that does not believe its coordination service: the term of the record it knows,
