@@ -181,7 +181,7 @@ static void test_what_was_written_stays_readable(void **state)
     map_unref(m);
 }
 
-/* A size for all tenants: each has its own few; one that is named begins with what all had. */
+/* A size for all tenants: each has its own few; a named tenant begins with the size for all. */
 static void test_all_tenants_have_subsets(void **state)
 {
     (void)state;
