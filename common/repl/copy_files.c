@@ -2,9 +2,9 @@
  *
  * copy_files: folders of copies, for both ends.
  *
- * The sender's files are hard links to those of a checkpoint, so they cost no bytes until the
- * database drops its own. The receiver's folder becomes the database by a rename; so each function
- * that changes a folder syncs it, and the faults of a test can be put between any two system calls.
+ * The sender's files are hard links to the database's (kv_checkpoint), so they cost no bytes until
+ * the database drops its own. The receiver's folder becomes the database by a rename; so a function
+ * that changes a folder syncs it, and a test can make any system call fail (copy_fault).
  */
 #include "common/repl/copy_files.h"
 

@@ -434,7 +434,7 @@ uint64_t copy_in_total(const struct copy_in *in)
 
 /* ---- taking over ---- */
 
-/* Of which entry a folder's database is; 0: none that can be opened. */
+/* The entry that a folder's database is as of; 0: it cannot be opened. */
 static int note_of(const struct copy_faults *f, const char *dir, uint64_t *ret_index,
                    uint64_t *ret_term, struct err *e)
 {

@@ -23,7 +23,7 @@ struct copy_in {
     size_t journal_bytes; /* of the journal, that are whole: the next note is written there */
 };
 
-/* What an earlier try left in base/in. ERR_NOT_FOUND: nothing of use. */
+/* Loads the files of an earlier try from base/in. ERR_NOT_FOUND: none is of use. */
 NODISCARD int copy_in_load(const char *base, const struct copy_faults *faults, struct copy_in **ret,
                            struct err *e);
 /* Begins or continues: files that are here whole, and equal, stay; all others are deleted. The list

@@ -128,7 +128,7 @@ static bool pull_end(struct pull *p, bool remove)
     return true;
 }
 
-/* What a failure means: another try, another source, or another start. */
+/* Decides after a failure: another try, another source, or another start. */
 static void pull_fail(struct pull *p, const struct err *why)
 {
     struct repl_copy *c = p->c;
@@ -510,7 +510,7 @@ static bool make_room(struct repl_copy *c, uint64_t bytes)
     return false;
 }
 
-/* What an earlier life of this process began, of whoever gives it. */
+/* Continues a pull that an earlier process of this node began, from any source that has it. */
 static bool go_on(struct repl_copy *c, const struct copy_ask *a)
 {
     struct copy_in *in;

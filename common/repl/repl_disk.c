@@ -6,8 +6,8 @@
  * tells the loop the number of the last one. Entries are applied by another thread in order of
  * their index, from memory while they are new, else read back from the log.
  *
- * What is read from the log is asked for in the same order as everything else, so it is what the
- * log held at that moment; a generation tells whether entries were replaced meanwhile.
+ * Reads of the log are queued in the same order as all other operations, so they see the log of
+ * that moment; a generation shows whether entries were replaced meanwhile.
  */
 #include <stdatomic.h>
 

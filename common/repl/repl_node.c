@@ -171,7 +171,7 @@ static void not_leading(const struct repl_node *n, struct err *e)
         n->o.shard, n->self, st.record_term, st.leader && st.leader[0] ? st.leader : "not known");
 }
 
-/* Those of other epochs, or all. */
+/* Fails the writes of other epochs, or all. */
 static void fail_writes(struct list *list, uint64_t epoch, bool all, const struct err *why)
 {
     list_for (it, list) {

@@ -51,7 +51,7 @@ void repl_hub_free(struct repl_hub *h); /* after its nodes; NULL is fine */
  * limit. Above the limit the log with most in memory drops its oldest entries; a reader then gets
  * them from disk. */
 void repl_hub_log_bytes(struct repl_hub *h, uint64_t bytes_max);
-/* What they hold, and what is on its way from logs to databases. */
+/* Bytes of these entries, and of entries on their way from logs to databases. */
 uint64_t repl_hub_log_used(const struct repl_hub *h);
 
 struct repl_node;
@@ -85,7 +85,7 @@ struct repl_node_opts {
     /* Databases go out and come in as files (copy.h) where these are given; else as rows. */
     const char *copy_dir; /* for files of copies, on the volume of the database; created */
     uint64_t (*room)(void *cookie); /* bytes they may take there; NULL: any */
-    /* What came in is complete: stop this node, have copy_install (copy_in.h) put it in place,
+    /* A received copy is complete: stop this node, have copy_install (copy_in.h) put it in place,
      * open again. */
     void (*copied)(void *cookie);
     const struct copy_faults *copy_faults; /* tests only */
@@ -105,7 +105,7 @@ NODISCARD int repl_node_new(const struct repl_node_opts *o, struct repl_node **r
  * before. */
 void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cookie);
 
-/* Nothing is written here any more: what waits fails with ERR_UNAVAILABLE. The database stays open
+/* Ends all writes here: waiting ones fail with ERR_UNAVAILABLE. The database stays open
  * for readers until repl_node_stop. For a leader that is to end without a majority. */
 void repl_node_halt(struct repl_node *n);
 
@@ -144,7 +144,8 @@ void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code)
 /* The database below, for a caller that holds the replica (repl_node_hold) and bypasses the log
  * knowingly; kv_repl.h for all others. */
 struct kv *repl_node_db(struct repl_node *n);
-/* Of it. False: the replica is being stopped, and another thread may be closing the database. */
+/* Statistics of the database. False: the replica is being stopped, and another thread may be
+ * closing it. */
 bool repl_node_stats(const struct repl_node *n, struct kv_stats *ret);
 /* For how long the log, and the database, have finished nothing although operations wait for them;
  * 0: nothing waits. A slow disk that works finishes one of them from time to time. */

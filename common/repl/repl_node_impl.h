@@ -26,7 +26,7 @@
  * (ack_timeout, 10 s), so that a short outage does not close the store and drop its caches. */
 #define WRITE_WAIT_MS 30000
 
-/* What the log is to do; the log thread's between log_submit and its end. */
+/* An operation on the log; the log thread's between log_submit and its end. */
 enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP, LOG_ROLL, LOG_SEAL };
 enum log_purpose { FOR_PEERS, FOR_APPLY };
 struct log_op {

@@ -43,7 +43,7 @@ bool controller_acts(const struct controller *c);
  * or another controller announced it. */
 NODISCARD int controller_give_up(struct controller *c, struct str by, uint64_t version,
                                  struct err *e);
-/* What it waits for or did last, for people. */
+/* The reason of its present wait, or its last action; text for the operator. */
 const char *controller_says(const struct controller *c);
 /* Shards that are not as they should be; 0 when all is done, or it does not act. */
 uint32_t controller_moving(const struct controller *c);

@@ -78,7 +78,7 @@ static inline uint64_t controller_now_ms(const struct controller *c)
 void PRINTF(2, 3) controller_say(struct controller *c, const char *fmt, ...);
 /* Holds while this controller was not deposed; `key` is the controller's. */
 struct coord_compare controller_fence(const struct controller *c, const struct coord_key *key);
-/* What on_called takes: of a shard, or (CLUSTER_SHARDS_MAX) of the map or of many records. */
+/* The cookie of on_called: of a shard, or (CLUSTER_SHARDS_MAX) of the map or of many records. */
 struct control_call *controller_call(struct controller *c, uint32_t shard, int64_t rev);
 void controller_on_called(void *cookie, const struct coord_reply *r);
 

@@ -124,7 +124,7 @@ static inline void coord_cancel(struct coord *c, const void *cookie)
 {
     c->ops->cancel(c, cookie);
 }
-/* What the last call failed with, for people; "" when it did not. */
+/* The error of the last call, for the operator; "" if it succeeded. */
 static inline const char *coord_why(const struct coord *c)
 {
     return c && c->ops->why ? c->ops->why(c) : "";

@@ -144,7 +144,7 @@ static void call_fail(struct etcd_call *k, const struct err *e)
     call_end(k, &(struct coord_reply){ .err = e });
 }
 
-/* What etcd says is wrong. True: it was the token, and the call was begun again. */
+/* Handles an error of etcd. True: it concerned the token, and the call was begun again. */
 static bool refused(struct etcd_call *k, const struct etcd_answer *a, struct err *e)
 {
     struct etcd *c = k->c;
@@ -552,7 +552,7 @@ static void on_counted(void *cookie, const struct coord_reply *r)
     w->counting = false;
     if (r->err)
         return;
-    /* What the watch saw since it was asked may well be newer than the answer. */
+    /* Events that the watch got since the question may be newer than the answer. */
     if (w->stream && (r->rev < MIN(w->seen, w->counted_from) || is_other(w, r->store))) {
         watch_anew(w); /* restored from a backup, or another cluster */
         return;

@@ -17,8 +17,8 @@
  *   <prefix>/adopted/<node>      the number (node-id) of the data folder that was adopted
  *   <prefix>/adopted-from/<node> the path of that folder, for messages
  *
- * What every process watches stands below ring/ and seldom changes; what changes every few seconds
- * stands apart, for the controller alone.
+ * All processes watch the keys below ring/, which seldom change. Keys that change every few seconds
+ * are stored apart, for the controller alone.
  */
 #ifndef COMMON_CLUSTER_COORD_KEYSPACE_H
 #define COMMON_CLUSTER_COORD_KEYSPACE_H
@@ -58,7 +58,7 @@ static inline struct str key_str(const struct coord_key *k)
 }
 
 enum key_kind { KEY_OTHER, KEY_CLUSTER, KEY_MAP, KEY_SHARD, KEY_LIVE, KEY_STATE };
-/* What a key below the prefix stands for; the number or the name through the pointers. */
+/* The kind of a key below the prefix; its number or name goes to the pointers. */
 enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
                         struct str *ret_node);
 

@@ -74,8 +74,8 @@ static uint32_t jump(uint64_t key, uint32_t n)
 }
 
 /* The first `n` of the tenant's order of all shards: a shuffle (Fisher and Yates) that stops there.
- * What stands at a place that was not swapped is its number, so no array of all is needed; few are
- * taken, and looking through what was swapped costs less than a table. */
+ * A place that was not swapped holds its own number, so no array of all is needed; few are taken,
+ * and a search through the swapped places costs less than a table. */
 static void shuffle(struct str tenant, uint32_t shards, uint32_t n, uint32_t *ret)
 {
     uint64_t seed = seed_of(tenant) ^ SHUFFLE_SALT;
@@ -251,7 +251,7 @@ bool map_is_placed(const struct map *m, struct str tenant, struct str service)
     return map_tenant_steps(m, tenant)->len || service_of(m, tenant, service);
 }
 
-/* Those of `some` that are not there yet. */
+/* Adds those of `some` that `to` lacks. */
 static uint32_t unite(uint32_t *to, uint32_t n, const uint32_t *some, uint32_t len)
 {
     for (uint32_t k = 0; k < len; k++) {
@@ -300,8 +300,8 @@ size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, 
     return most;
 }
 
-/* What is announced becomes valid in a map that is later than ours, if it does: so whoever does not
- * know one later than ours may be wrong. */
+/* An announced step becomes valid, if it does, in a map that is later than ours: so a process that
+ * knows no later map may be wrong. */
 static bool outdates(const struct map *m, const struct map_steps *s, uint64_t version,
                      int64_t when_ms)
 {

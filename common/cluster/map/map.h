@@ -123,9 +123,9 @@ bool map_outdates(const struct map *m, struct str tenant, struct str service, ui
                   int64_t when_ms);
 const struct map_tenant *map_tenant(const struct map *m, struct str tenant); /* NULL: not named */
 const struct map_service *map_service(const struct map *m, struct str tenant, struct str service);
-/* Of a named tenant its own, else of all others. */
+/* The steps of a named tenant, else those of all other tenants. */
 const struct map_steps *map_tenant_steps(const struct map *m, struct str tenant);
-/* What holds for profiles of that time. */
+/* The number that is valid for profiles of that time. */
 uint32_t map_step_at(const struct map_steps *s, int64_t when_ms, uint32_t none);
 
 /* Unknown keys are skipped unless `strict` (files people write). JSON or YAML. `file` names it in

@@ -2,7 +2,7 @@
  *
  * map_edit: copies of a map with one thing changed.
  *
- * Each function copies the array that it changes, edits the copy and has map_new check and copy
+ * A function that changes an array edits a copy of it, and has map_new check and copy
  * the whole map. A mistake is therefore an error of map_new and never a map with half a change.
  * The version is raised in one place, finish().
  */

@@ -162,7 +162,7 @@ static int put(const struct map *m, const struct map_whose *w, const struct map_
     return put_in(m, m->version + 1, w, next, ret, e);
 }
 
-/* What is to come of just this one: a tenant that is not named has nothing of its own. */
+/* The pending change of just this one: a tenant that is not named has none of its own. */
 static struct map_next next_of(const struct map *m, const struct map_whose *w)
 {
     const struct map_steps *s = map_whose_steps(m, w);

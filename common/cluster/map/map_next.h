@@ -23,19 +23,19 @@
 
 #include "common/cluster/map/map.h"
 
-/* Whose places. tenant.len 0: of all tenants that are not named; service.len 0: how many shards the
- * tenant has; else over how many the service is spread. */
+/* Names the subject of a step. tenant.len 0: all tenants that are not named; service.len 0: the
+ * number of the tenant's shards; else the number of shards that the service is spread over. */
 struct map_whose {
     struct str tenant, service;
 };
-/* Of a tenant that is not named, what holds for all such; NULL: a service that is not named. */
+/* For a tenant that is not named, the steps of all such tenants; NULL: a service not named. */
 const struct map_steps *map_whose_steps(const struct map *m, const struct map_whose *w);
-/* What counts where there is no step. */
+/* The number that counts without any step. */
 static inline uint32_t map_whose_none(const struct map_whose *w)
 {
     return w->service.len ? 1 : 0;
 }
-/* What the last step says, or will say once it is valid. */
+/* The number of the last step, whether it is valid yet or not. */
 uint32_t map_whose_last(const struct map *m, const struct map_whose *w);
 /* Finds the change that is announced; false: no change is announced. */
 bool map_next_announced(const struct map *m, struct map_whose *ret);

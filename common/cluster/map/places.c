@@ -33,7 +33,7 @@ void places_write(const struct map *m, struct buf *out)
     map_write(&to, out);
 }
 
-/* One number, what there is without steps. */
+/* True if the list has only the number that counts without steps. */
 static bool plain(const struct map_steps *s, uint32_t none)
 {
     return !s->next.version && (!s->len || (s->len == 1 && s->at[0].n == none));

@@ -232,7 +232,7 @@ static int parse_bad(const struct json_val *v, struct arena *a, struct progress_
     return code;
 }
 
-/* What older nodes do not say is as if there were nothing to say. */
+/* A field that an older node does not send has its zero value. */
 static int parse_node(const struct json_val *root, struct arena *a, struct progress *p,
                       struct err *e)
 {

@@ -49,7 +49,7 @@ bool name_set_add(struct name_set *s, const char *name);
 bool name_set_del(struct name_set *s, const char *name); /* keeps the order; false: not in it */
 bool name_set_eq(const struct name_set *a, const struct name_set *b); /* whatever the order */
 
-/* What holds in each record by itself. ERR_INPUT. */
+/* Checks the rules of a single record. ERR_INPUT. */
 NODISCARD int record_check(const struct repl_record *r, struct err *e);
 /* ERR_CONFLICT says which rule `next` breaks. */
 NODISCARD int record_may_follow(const struct repl_record *old, const struct repl_record *next,

@@ -297,7 +297,7 @@ void lead_give(struct lead *l, uint32_t shard, const char *to)
     note_give(l, shard, to, false);
 }
 
-/* One of the set that lives and is not this node. */
+/* A random member of the set that lives and is not this node. */
 static const char *another(const struct lead *l, uint32_t shard, uint64_t term,
                            const struct name_set *set)
 {

@@ -2,11 +2,13 @@
  *
  * member: register, stay, report.
  *
- *   OUT ──step: lease granted──> GRANTED ──on_look: the key is looked at, put──> IN
- *    ^                             │   ^                                          │
- *    │                             │   └── retry: another node has the name ──┐   │
- *    │                             └──────────────────────────────────────────┘   │
- *    └────────────── lost: the lease ended, or the store is not trusted ──────────┘
+ *   OUT ──step, on_grant──> GRANTED ──on_look: the key may be written; put, on_put──> IN
+ *    ^                       ^  │                                                     │
+ *    │                       │  └── on_look: another node has the name: looks again   │
+ *    │                       └──────────── on_keep: the key was deleted ──────────────┤
+ *    └─── lost: the lease ended, or the store is not trusted ─────────────────────────┘
+ *
+ *   any ──member_leave──> LEAVING
  *
  * One request at a time, `step` begins the next. Before every put the key is looked at, since the
  * answer to an earlier put may have been lost:
@@ -275,7 +277,7 @@ static void on_keep(void *cookie, const struct coord_reply *r)
     again(m, m->o.ttl_ms / KEEP_PART);
 }
 
-/* Nothing is written to a service that is not what it was. */
+/* While the service is not trusted: nothing is written to it. */
 static void stand_by(struct member *m)
 {
     bool strange = view_stranger(m->o.view)[0] != '\0';
@@ -292,8 +294,8 @@ static void step(void *cookie)
 {
     struct member *m = cookie;
 
-    /* What is still on its way has taken too long: perhaps it was lost, and waiting for the end of
-     * its time could take longer than the lease lasts. All of it may be done twice. */
+    /* A request on its way has taken too long: it may be lost, and its timeout could end after the
+     * lease. All requests may be sent twice. */
     coord_cancel(m->o.coord, m);
     if (m->state != MEMBER_LEAVING && !view_trusts(m->o.view)) {
         stand_by(m);

@@ -445,7 +445,7 @@ static void look_for_swap(const struct members *m, uint32_t from, uint32_t shard
             try_swap(m, from, (struct swap){ shard, k, to, p->shards, 0, 0 }, best);
 }
 
-/* One whose bytes are a quarter above the mean. False: nothing of its helps. */
+/* Relieves a node whose bytes are a quarter above the mean. False: no move of its copies helps. */
 static bool relieve(struct members *m, uint32_t from)
 {
     struct plan *p = m->p;
@@ -544,7 +544,7 @@ static void share_out(struct members *m)
             zone->least = (uint32_t)(left / nodes);
             zone->most = (uint32_t)((left + nodes - 1) / nodes);
         }
-        /* Of an average copy as many as it has copies. */
+        /* An average copy's bytes, times the number of its copies. */
         zone->mean =
             zone->fixed ? bytes / all * p->shards / zone->nodes : bytes / all * left / nodes;
     }

@@ -107,11 +107,11 @@ static bool step_remove(const struct repl_record *now, const struct name_set *wa
     uint32_t able = 0;
     struct err e;
 
-    /* One without its log is no copy: without it there are no fewer. */
+    /* A member without its log is not a copy: its removal leaves as many copies. */
     if (!name ||
         (now->members.len <= MAX(wanted->len, f->replicas) && !name_set_has(&f->lost, name)))
         return false;
-    /* Those who stay must be a majority among themselves that lives and knows everything. */
+    /* A majority of the remaining members must live and have the log. */
     for (uint32_t i = 0; i < now->members.len; i++)
         able += strcmp(now->members.names[i], name) != 0 && both(f, now->members.names[i]);
     if (able <= (now->members.len - 1) / 2)

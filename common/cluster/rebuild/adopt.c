@@ -379,7 +379,7 @@ bool adopt_untouched(const struct repl_record *rec, const char *self)
            strcmp(rec->members.names[0], self) == 0;
 }
 
-/* What `embertree adopt` noted of this node, and under which name it took this folder. */
+/* The notes of `embertree adopt`: of this node, and of the name for this folder. */
 struct noted {
     struct str id, from; /* of this node's name; STR_NULL: nothing is noted */
     struct str name;     /* of the node that this folder is; STR_NULL: it was never adopted */

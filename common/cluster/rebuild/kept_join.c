@@ -180,7 +180,7 @@ const char *kept_join_missing(const struct kept_join *j, size_t n)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Whom we know to be there leads, if it can be. */
+/* The leader if it answered, else a member that answered, if any did. */
 static const char *leader_of(const struct kept_join *j, const struct repl_record *r)
 {
     for (uint32_t i = 0; !kept_join_answered(j, r->leader) && i < r->members.len; i++)

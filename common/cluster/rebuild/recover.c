@@ -106,8 +106,8 @@ static bool says_the_same(const struct repl_record *there, const struct repl_rec
             name_set_eq(&there->prev_members, &ours->prev_members));
 }
 
-/* What came after the term that the nodes knew is newer than theirs, though what is to be written
- * has a higher one. */
+/* A record of the service beyond the term that the nodes knew is newer than theirs, although the
+ * record to be written has a higher term. */
 static enum recover_is compare_record(const struct repl_record *there, const struct kept_shard *s)
 {
     uint64_t known = s->seen ? s->seen : s->record.term;

@@ -297,7 +297,7 @@ static void doubts_end(struct view_feed *f)
     f->asking = false;
 }
 
-/* What was said is not followed, and looked at again, as a whole. */
+/* Does not follow the last state, and reads all keys again. */
 static void unsure(struct view_feed *f)
 {
     f->trust = UNSURE;

@@ -130,7 +130,7 @@ static void judge_missing(const struct view *v, const bool *there, struct verdic
     }
 }
 
-/* What is more than a key of its own. */
+/* Judges the state as a whole, after its keys. */
 static void judge_whole(const struct view *v, struct verdict *ret)
 {
     if (!v->map)

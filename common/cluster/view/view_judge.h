@@ -31,7 +31,7 @@ bool view_told_more(const struct view *v);
  * this store, as far as is known, so a key with an equal revision is not parsed again. */
 void view_judge(const struct view *v, struct str prefix, int64_t map_rev,
                 const struct coord_kv *kvs, size_t n, struct verdict *ret);
-/* One change of a key, which is later than what the view has of it. */
+/* Judges one change of a key, which is later than the view's state of it. */
 bool view_judge_one(const struct view *v, struct str prefix, const struct coord_kv *kv);
 
 #endif

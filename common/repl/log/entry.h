@@ -66,8 +66,8 @@ struct entry_head {
 };
 /* False: these 48 bytes are no head of a record with this seed. */
 bool entry_head_read(const char *p, uint64_t seed, struct entry_head *ret);
-/* One whole record off the wire or disk. ERR_CORRUPT says what is wrong with it. The data of a
- * batch is checked too (entry_check), so that whoever applies it need not. */
+/* Reads one whole record of a message or file. ERR_CORRUPT names the fault. The data of a batch are
+ * checked, too (entry_check), so that the apply thread need not. */
 NODISCARD int entry_read(struct rd *r, uint64_t seed, struct repl_entry **ret, struct err *e);
 /* Appends the record to a message. */
 void entry_write(const struct repl_entry *e, struct buf *out);

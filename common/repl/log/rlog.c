@@ -91,7 +91,7 @@ void rlog_set_base(struct rlog *l, uint64_t index, uint64_t term)
     l->st.base_term = l->st.last_term = term;
 }
 
-/* What stands from `index` on goes; index is above the base. */
+/* Drops all entries from `index` on; index is above the base. */
 static void cut_suffix(struct rlog *l, uint64_t index)
 {
     if (index > l->st.last_index)

@@ -61,7 +61,7 @@ NODISCARD int rlog_sync(struct rlog *l, struct err *e);
  * on damage in that group is found when the log is opened. Nothing where the log is sealed, holds
  * nothing yet, or has a group open. */
 NODISCARD int rlog_seal(struct rlog *l, struct err *e);
-/* What comes next stands in a file of its own, so that the one before can be dropped. */
+/* Begins a new file for later records, so that the previous one can be dropped. */
 NODISCARD int rlog_roll(struct rlog *l, struct err *e);
 /* Drops whole files with no entry above `index`; base_index rises to at most `index`. Only entries
  * that are committed and synced may go. */

@@ -41,7 +41,7 @@ static void sort_numbers(struct names *n)
         }
 }
 
-/* One record at *at of a file; false: none that checks begins here. Moves *at behind it. */
+/* Reads one record at *at of a file, and moves *at behind it; false: no valid record is there. */
 static bool replay(struct rlog *l, const struct segment *s, uint64_t *at, int *rc, struct err *e)
 {
     char head[ENTRY_HEAD];
@@ -191,7 +191,7 @@ static int open_files(struct rlog *l, const struct names *n, struct err *e)
     return rc;
 }
 
-/* Of the last file, what is not known to be fsynced. */
+/* Writes again the bytes of the last file that may not have been fsynced. */
 static int write_again(struct rlog *l, struct err *e)
 {
     const struct segment *s = rlog_last(l);

@@ -65,7 +65,7 @@ struct replica_io {
     void (*prefer)(void *cookie, const char *name);
 };
 
-/* What is switched off on purpose, to see that the tests notice. */
+/* Rules that a test switches off, to see that it notices. */
 enum replica_mutant {
     MUTANT_ACK_BEFORE_SYNC = 1 << 0,
     MUTANT_COMMIT_OLD_TERMS = 1 << 1,
@@ -94,7 +94,7 @@ struct replica_opts {
     const char *self; /* copied */
     uint32_t shard;
     struct replica_io io;
-    /* What the log and the database hold; terms by replica_log_term before the first input. */
+    /* The state of the log and the database; terms by replica_log_term before the first input. */
     uint64_t promised, commit, base_index, base_term, last_index, last_term;
     uint64_t applied; /* of the database */
     bool no_database; /* it was lost, or half a snapshot came: log only, until a whole one comes */
