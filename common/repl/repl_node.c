@@ -381,7 +381,7 @@ void node_message(struct repl_node *n, const struct repl_msg *m)
     node_settle(n);
 }
 
-/* ---- for who uses it ---- */
+/* ---- for its users ---- */
 
 void repl_node_record(struct repl_node *n, const struct repl_record *rec)
 {

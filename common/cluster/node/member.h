@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * member.h: this node in the cluster: its key under a lease says that it lives, another one how far
- * its replicas are. Which shards it has, the view says (view_record; node names).
+ * member.h: registers this node in the cluster: a key under a lease says that it lives, another key
+ * how far its replicas are. The view says which shards it has (view_record; node names).
  *
  * Thread: the loop's.
  */

@@ -30,7 +30,7 @@ static const char *other_leader(const struct repl_record *now, const struct name
     return NULL;
 }
 
-/* Learners are those who are wanted and live and are no members yet. */
+/* Sets the learners: wanted nodes that live and are not members yet. */
 static bool step_learn(const struct repl_record *now, const struct name_set *wanted,
                        const struct place_facts *f, struct place_step *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reports.h: what nodes told of their replicas (progress.h), by name, and what that says of a
- * shard.
+ * reports.h: the last report of each node on its replicas (progress.h), by name, and what the
+ * reports together say of a shard.
  *
  * Thread: one at a time.
  */

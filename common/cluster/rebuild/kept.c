@@ -3,8 +3,8 @@
  * kept: the text and its limits.
  *
  * The input was written by another process, or by a sender that claims to be one. So every document
- * in it is checked by its own parser, no shard may come twice, and the size of each part is bounded
- * before memory is taken for it.
+ * in it is checked by its own parser, no shard may come twice, and the text has at most
+ * KEPT_BYTES_MAX bytes.
  */
 #include "common/cluster/rebuild/kept.h"
 

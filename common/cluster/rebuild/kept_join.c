@@ -152,7 +152,7 @@ int kept_join_add(struct kept_join *j, const struct kept *k, const char *from, s
     return 0;
 }
 
-/* ---- who answered ---------------------------------------------------------------------------- */
+/* ---- the nodes that answered ----------------------------------------------------------------- */
 
 bool kept_join_answered(const struct kept_join *j, const char *node)
 {

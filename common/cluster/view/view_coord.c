@@ -109,7 +109,7 @@ static struct view_peer *push_peer(struct view *v, const char *name)
     return &v->peers.ptr[v->peers.len - 1];
 }
 
-/* Since when those are gone who lived a moment ago. */
+/* Notes since when nodes are gone that lived until now. */
 static void peers_gone(struct view_feed *f, const struct view_peer *before, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -44,7 +44,7 @@ struct repl_entry {
     uint64_t index, term, prev_term;
     uint64_t sum; /* of data */
     size_t len;
-    char data[]; /* and ENTRY_ROOM_APPLY bytes behind it, for who applies it (apply.c) */
+    char data[]; /* and ENTRY_ROOM_APPLY bytes behind it, for the apply thread (apply.c) */
 };
 
 /* With one reference; copies data. */
