@@ -19,7 +19,7 @@ enum {
     COPY_IN_MAX = 2,            /* copies coming in, of a process */
     COPY_WINDOW = 6,            /* pieces asked for and not written */
     COPY_SERVE_MAX = 64,        /* questions of others being answered, of a process */
-    COPY_ROOM_MIN = 64 << 20,   /* beside what comes in */
+    COPY_ROOM_MIN = 64 << 20,   /* free bytes beyond those of the copy */
 };
 
 struct pull;

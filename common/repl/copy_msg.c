@@ -91,7 +91,7 @@ static int ask_check(const struct copy_ask *a, struct err *e)
         return err_set(e, ERR_INPUT, "an offer of a copy does not say of what, or from whom");
     if (a->kind == COPY_PIECE && (!a->len || a->len > COPY_PIECE_BYTES ||
                                   a->offset % COPY_PIECE_BYTES || a->file >= COPY_FILES_MAX))
-        return err_set(e, ERR_INPUT, "a piece of a copy lies at %" PRIu64 ", %" PRIu64 " bytes",
+        return err_set(e, ERR_INPUT, "a piece of a copy is at %" PRIu64 ", %" PRIu64 " bytes",
                        a->offset, a->len);
     return 0;
 }

@@ -28,7 +28,7 @@ struct controller_opts {
     uint64_t replace_ms;       /* a node that is gone for so long is replaced */
     uint32_t moves_max;        /* shards on their way at once */
     uint64_t spread_bytes;     /* per second and shard of one service; 0: none is spread */
-    uint64_t spread_after_ms;  /* about so far ahead lies what a change of places is for */
+    uint64_t spread_after_ms;  /* a change of places is for profiles from about so much later */
     uint32_t tenant_shards;    /* of each tenant that the map does not name; 0: all */
     uint64_t life; /* of this process; random. 0: any controller may commit what it announces */
     const char *cluster_id; /* of a cluster that has none yet; NULL: none is given. Copied */

@@ -46,7 +46,8 @@ int map_edit_node(const struct map *m, const struct map_node *n, const struct ma
 
     if (i < m->nodes_len && strcmp(m->nodes[i].addr, n->addr) == 0 &&
         strcmp(m->nodes[i].zone, n->zone) == 0)
-        return err_set(e, ERR_CONFLICT, "node %s stands in the map just so", n->name);
+        return err_set(e, ERR_CONFLICT, "node %s is in the map with the same address and zone",
+                       n->name);
     all = copy_nodes(m);
     enum map_state state = i < m->nodes_len ? all[i].state : n->state;
     all[i] = *n;

@@ -309,7 +309,7 @@ int places_begin(const struct map *places, uint32_t replicas, const struct map *
     return code;
 }
 
-/* ---- beside databases ------------------------------------------------------------------------ */
+/* ---- the file next to databases -------------------------------------------------------------- */
 
 static int path_in(const char *dir, char ret[PATH_MAX], struct err *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * confirm.h: checks that all nodes that could still accept a write for an old place use the map that
- * wants or announces the new one. README.md, "A step in three moves". Thread: one at a time.
+ * confirm.h: checks that all nodes that could still accept a write for an old place use the map
+ * with the change. README.md, "A step in three moves". Thread: one at a time.
  */
 #ifndef COMMON_CLUSTER_PLACE_CONFIRM_H
 #define COMMON_CLUSTER_PLACE_CONFIRM_H

@@ -410,7 +410,7 @@ static int read_one(struct rlog *l, uint64_t index, struct repl_entry **ret, str
         rc = entry_read(&r, s->number, ret, e);
     if (!rc && ((*ret)->index != index || (*ret)->term != rlog_term(l, index))) {
         entry_unref(*ret);
-        rc = err_set(e, ERR_CORRUPT, "another entry stands there");
+        rc = err_set(e, ERR_CORRUPT, "another entry is at this place");
     }
     if (rc)
         err_wrap(e, "entry %" PRIu64 " at byte %" PRIu64 " of %s/%016" PRIx64 ".rlog", index, p->at,

@@ -20,7 +20,7 @@ struct segment {
     struct rlog_file *file; /* owned */
     uint64_t size;
 };
-/* Where a live entry stands. In order of index they are in order of (segment, offset), too. */
+/* The place of a live entry. In order of index they are in order of (segment, offset), too. */
 struct pos {
     uint64_t segment, at;
     size_t len;

@@ -203,7 +203,7 @@ static void on_prepare(struct replica *r, const struct repl_msg *m)
         replica_note_append(r, NULL, 0, false, &reply, m->from);
 }
 
-/* Where to try when the log differs at `prev`: before the run of the term that stands there. */
+/* The next index to try when the log differs at `prev`: before the run of the term at `prev`. */
 static uint64_t hint_before(const struct replica *r, uint64_t prev)
 {
     uint64_t from = 0;

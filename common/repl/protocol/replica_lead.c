@@ -115,7 +115,7 @@ static void need_snapshot(struct replica *r, struct peer *p)
     r->o.io.snapshot(r->o.io.cookie, p->name);
 }
 
-/* Asks whether p has what stands before next; a snapshot if that is gone here. */
+/* Asks whether p has the entry before next; a snapshot if that entry is gone here. */
 static void probe(struct replica *r, struct peer *p)
 {
     if (p->next - 1 < r->base) {
