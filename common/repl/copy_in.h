@@ -35,8 +35,8 @@ NODISCARD int copy_in_begin(const char *base, const struct copy_faults *faults, 
 NODISCARD int copy_in_write(struct copy_in *in, size_t file, uint64_t offset, struct str bytes,
                             uint64_t sum, struct err *e);
 uint64_t copy_in_total(const struct copy_in *in); /* all files are here */
-/* Can it be opened, and is it as of the entry it should be? Then it is to be put in place. anyway:
- * whatever stands in the database that is here. */
+/* Checks that the copy can be opened and is as of the right entry; it may then be installed.
+ * anyway: even if the local database is as new. */
 NODISCARD int copy_in_complete(struct copy_in *in, bool anyway, struct err *e);
 void copy_in_free(struct copy_in *in); /* the files stay; NULL is fine */
 

@@ -38,7 +38,7 @@ const char *member_why(const struct member *m);
  * does as far as known. While it lives this one is never registered. */
 const char *member_rival(const struct member *m);
 const char *member_name(const struct member *m);
-/* A compare that holds while this registration stands. False: it does not. The key is the
+/* Makes a compare that holds while this node is registered. False: it is not. The key is the
  * member's. */
 bool member_guard(const struct member *m, struct coord_compare *ret);
 int64_t member_lease(const struct member *m); /* 0: none */

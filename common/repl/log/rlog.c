@@ -11,8 +11,8 @@
  *   reset    mark u32 | 0 u32 | index u64 | term u64 | 0 u64 | 0 u64 | sum u64
  *
  * Reading all of it in order gives the state: an entry whose index is not above the last one drops
- * what stands from there on, a reset drops everything. So a suffix is replaced, and a snapshot
- * taken over, without a moment in which the log is neither the old nor the new one.
+ * all entries from there on, a reset drops all. So a suffix is replaced, and a snapshot installed,
+ * without a moment in which the log is neither the old nor the new one.
  *
  * Torn or rotten? Each group between two fsyncs begins with a hard record that says up to which
  * byte its file was fsynced then. A record that does not check in the last file is the torn end of
