@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_files: what both ends do with the folders.
+ * copy_files: folders of copies, for both ends.
+ *
+ * The sender's files are hard links to the database's (kv_checkpoint), so they cost no bytes until
+ * the database drops its own. The receiver's folder becomes the database by a rename; so a function
+ * that changes a folder syncs it, and a test can make any system call fail (copy_fault).
  */
 #include "common/repl/copy_files.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_files.h: the folders of copies on disk. Beside the database of a shard lies a folder for
+ * copy_files.h: the folders of copies on disk. Next to the database of a shard is a folder for
  * them:
  *
- *   out-ID-INDEX-TERM/   files of this database as of an entry, for others (hard links)
- *   in/                  files of another one that come in; COPYING says how far, COMPLETE that
- *                        they are all there
- *   old/                 the former database, on its way out
+ *   out-ID-INDEX-TERM/   files of this database as of an entry, for other replicas (hard links)
+ *   in/                  files of another database that arrive; COPYING lists the files that are
+ *                        whole, COMPLETE says that all are
+ *   old/                 the replaced database, until it is deleted
  *
  * Thread: any, one at a time per folder.
  */
@@ -22,7 +22,7 @@
 
 /* Tests make system calls fail, and simulation has databases of its own. */
 struct copy_faults {
-    int (*fails)(void *cookie, const char *what, const char *path); /* an errno; 0: goes on */
+    int (*fails)(void *cookie, const char *what, const char *path); /* an errno; 0: no error */
     void *cookie;
     /* Optional: a piece came in, and may have been damaged on its way. */
     void (*came)(void *cookie, struct buf *bytes);
@@ -35,7 +35,7 @@ NODISCARD int copy_fault(const struct copy_faults *f, const char *what, const ch
 /* a/b; ERR_CONFIG: longer than a path may be. */
 NODISCARD int copy_path(char ret[COPY_PATH_BYTES], const char *a, const char *b, struct err *e);
 NODISCARD int copy_sync_dir(const struct copy_faults *f, const char *dir, struct err *e);
-/* The folder with its files; that there is none is fine. */
+/* Deletes the folder with its files; a missing folder is fine. */
 NODISCARD int copy_remove(const struct copy_faults *f, const char *dir, struct err *e);
 
 /* The files of a checkpoint, in order of their names, but for what the receiver does not need. */

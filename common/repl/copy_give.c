@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_give: offers of a leader, the copies made for them, and their bytes for whoever asks.
+ * copy_give: the leader's offers, the copies made for them, and their bytes for a replica that
+ * asks.
  *
  *   leader                              replica
- *   may I? ──────── offer, id 0 ──────> has room, nothing else comes in
- *   flush (files' thread), links (apply thread, between two entries)
- *   here it is ──── offer, id ────────> asks for the list, for pieces, whether all is right
- *   how is it? ──── offer, again ─────> on its way ... in place
+ *   1. may I? ────── offer, id 0 ─────> has room, no other copy comes in
+ *   2. flush (files' thread), links (apply thread, between two entries)
+ *   3. ready ─────── offer, id ───────> asks for the list, for pieces, whether all sums are right
+ *   4. how is it? ── offer, again ────> on its way ... in place
  *
- * Who takes is in charge of what is sent: this end remembers nothing but the folder and the sums of
- * what it sent, so it may lose its lead or be restarted, and gives on. A copy goes ten minutes
- * after the last question about it.
+ * The receiver decides what is sent: this end remembers nothing but the folder and the sums of the
+ * bytes it sent, so it may lose its lead or be restarted, and still serves the copy. A copy is
+ * deleted ten minutes after the last question about it.
  *
- * Offers end in rows (snapshot.h) where the other end knows no copies, or can do nothing with them.
+ * Offers end in rows (snapshot.h) where the other end knows no file copies, or cannot use them.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -30,10 +31,10 @@ enum {
     AGAIN_MS = 1000,
     WAIT_MS = 3000,
     SILENT_MS = 30000,
-    UNUSED_MS = 30000, /* cannot be offered any more, and nobody asks */
+    UNUSED_MS = 30000, /* for a copy that cannot be offered any more, since the last question */
     FAILED_MAX = 3,
-    RATE_MS = 20000, /* longer than this nobody waits for a share of the rate */
-    ADD_PIECES = 64  /* read again at once, to add up what was sent before a restart */
+    RATE_MS = 20000, /* a request waits no longer than this for a share of the rate */
+    ADD_PIECES = 64  /* read again at once, to sum up bytes that were sent before a restart */
 };
 
 struct copy_out {
@@ -43,8 +44,8 @@ struct copy_out {
     uint64_t id, index, term;
     uint64_t used_ms; /* last */
     size_t serves;    /* questions about it, those that wait, too */
-    bool gone;        /* not to be found any more; its files go when nobody is at work on it */
-    bool going;       /* they do */
+    bool gone;        /* not to be found any more; its files are deleted when no job uses them */
+    bool going;       /* they are being deleted */
     /* The files' thread's. */
     bool listed;
     struct copy_list list;
@@ -161,7 +162,7 @@ static struct copy_out *out_find(const struct repl_copy *c, uint64_t id)
     return NULL;
 }
 
-/* The newest one that the log still goes on behind. */
+/* The newest copy that the log still continues from. */
 static struct copy_out *out_usable(const struct repl_copy *c)
 {
     uint64_t base = replica_state(c->n->r).base_index;
@@ -169,15 +170,15 @@ static struct copy_out *out_usable(const struct repl_copy *c)
 
     list_for (it, &c->outs) {
         struct copy_out *o = container_of(it, struct copy_out, link);
-        /* The index of one that is being made is still the apply thread's. */
+        /* While a copy is being made, its index still belongs to the apply thread. */
         if (!o->gone && !(c->making && c->making->out == o) && o->index >= base)
             got = o;
     }
     return got;
 }
 
-/* Those of before a restart. What is half of one goes; so do all, where the database that they are
- * of was thrown away. */
+/* Loads copies that existed before the restart. Incomplete ones are deleted; all are deleted if
+ * their database is gone. */
 void copy_give_open(struct repl_copy *c)
 {
     bool good = !replica_state(c->n->r).no_database;
@@ -309,7 +310,7 @@ static void wait_for_copy(struct offer *of)
     const struct repl_copy *c = of->c;
 
     of->due_ms = copy_now(c->n) + WAIT_MS;
-    if (!of->id && out_usable(c)) { /* made for somebody else meanwhile */
+    if (!of->id && out_usable(c)) { /* made for another replica meanwhile */
         of->due_ms = copy_now(c->n);
         return;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_impl.h: what copy_give.c and copy_take.c share. Nobody else includes it.
+ * copy_impl.h: what copy_give.c and copy_take.c share. No other file includes it.
  */
 #ifndef COMMON_REPL_COPY_IMPL_H
 #define COMMON_REPL_COPY_IMPL_H
@@ -19,7 +19,7 @@ enum {
     COPY_IN_MAX = 2,            /* copies coming in, of a process */
     COPY_WINDOW = 6,            /* pieces asked for and not written */
     COPY_SERVE_MAX = 64,        /* questions of others being answered, of a process */
-    COPY_ROOM_MIN = 64 << 20,   /* beside what comes in */
+    COPY_ROOM_MIN = 64 << 20,   /* free bytes beyond those of the copy */
 };
 
 struct pull;
@@ -35,12 +35,12 @@ struct repl_copy {
     uint64_t ids;
     /* taking */
     struct pull *pull; /* NULL: none */
-    bool leftover;     /* there is something in base/in that nobody uses */
+    bool leftover;     /* base/in holds files that no pull uses */
     bool clearing, emptying;
-    uint64_t bad_id;              /* that copy came in, and was not what it should be */
-    bool tried;                   /* to go on with what an earlier life of the process began */
+    uint64_t bad_id;              /* that copy came in, and its checks failed */
+    bool tried;                   /* to continue a pull that an earlier process began */
     uint64_t leftover_ms;         /* since */
-    char why[ERR_TEXT_MAX + 128]; /* it does not come in; "": it does, or nothing is to come */
+    char why[ERR_TEXT_MAX + 128]; /* why no copy comes in; "": it comes, or none is needed */
 };
 
 static inline uint64_t copy_now(const struct repl_node *n)

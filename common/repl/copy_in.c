@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_in: a copy on its way in, and the moment when it takes over.
+ * copy_in: receives a copy, and installs it.
  *
- * At every moment the folder says what it is worth. COPYING lists the files that are to come, and
- * those that are here: a file is noted when all its pieces checked and it is synced, so what is
- * noted survives a power cut, and what is not is fetched again. COMPLETE is written last, when the
- * source said that all sums are those of what it sent, and the files were opened as a database that
- * is as of the right entry. Nothing reads the folder before.
+ * At every moment the folder's files say how far it is. COPYING lists all files of the copy, and
+ * which of them are here: a file is noted when all its pieces were checked and it is synced, so a
+ * noted file survives a power cut, and any other is fetched again. COMPLETE is written last, when
+ * the source has confirmed all sums, and the files were opened as a database that is as of the
+ * right entry. The folder is not read before.
  *
- * Taking over is two renames: db -> old, in -> db. Whoever opens the shard calls copy_install
- * before, which goes on wherever it was interrupted:
+ * Installing is two renames: db -> old, in -> db. copy_install runs before the shard is opened, and
+ * continues wherever it was interrupted:
  *
  *   in/COMPLETE   db      old
  *      no         yes     -        nothing to do
- *      yes        yes     -        move db to old, go on
- *      yes        no      yes      move in to db, go on
+ *      yes        yes     -        move db to old, continue
+ *      yes        no      yes      move in to db, continue
  *      -          yes     yes      remove old
  *
- * A database that is as new as the copy is left alone (log entries may have come from somebody
- * else meanwhile), unless its owner said that it counts for nothing.
+ * A database that is as new as the copy is left alone (log entries may have come from another
+ * leader meanwhile), unless its owner said that it counts for nothing.
  */
 #include "common/repl/copy_in.h"
 
@@ -434,7 +434,7 @@ uint64_t copy_in_total(const struct copy_in *in)
 
 /* ---- taking over ---- */
 
-/* Of which entry a folder's database is; 0: none that can be opened. */
+/* The entry that a folder's database is as of; 0: it cannot be opened. */
 static int note_of(const struct copy_faults *f, const char *dir, uint64_t *ret_index,
                    uint64_t *ret_term, struct err *e)
 {
@@ -495,7 +495,7 @@ static int move(const struct copy_faults *f, const char *from, const char *to, c
     return rc ? rc : copy_sync_dir(f, above, e);
 }
 
-/* Is what COMPLETE speaks of newer than what is here? */
+/* True if the copy that COMPLETE describes is newer than the local database. */
 static int is_wanted(const struct copy_faults *f, const char *db, const char *complete, bool *ret,
                      struct err *e)
 {
@@ -558,7 +558,7 @@ int copy_install(const char *db, const char *base, const struct copy_faults *fau
     }
     if (!rc && wanted)
         rc = move(faults, in, db, base, e);
-    /* Somebody took `in` away in between: what was here is better than nothing. */
+    /* `in` was removed in between: the old database is better than none. */
     if (!rc && !exists(db) && exists(old))
         rc = move(faults, old, db, base, e);
     if (!rc && exists(db))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_in.h: files of another replica's database on their way in, and how they take the place of
- * the one that is here. Thread: any, one at a time; copy_install while nothing of the shard is
- * open.
+ * copy_in.h: receives files of another replica's database, and puts them in the place of the local
+ * one. Thread: any, one at a time; copy_install while nothing of the shard is open.
  */
 #ifndef COMMON_REPL_COPY_IN_H
 #define COMMON_REPL_COPY_IN_H
@@ -24,20 +23,20 @@ struct copy_in {
     size_t journal_bytes; /* of the journal, that are whole: the next note is written there */
 };
 
-/* What an earlier try left in base/in. ERR_NOT_FOUND: nothing of use. */
+/* Loads the files of an earlier try from base/in. ERR_NOT_FOUND: none is of use. */
 NODISCARD int copy_in_load(const char *base, const struct copy_faults *faults, struct copy_in **ret,
                            struct err *e);
-/* Begins, or goes on: files that are here whole, and are the same, stay; all others go. The list is
- * taken over, also on failure. */
+/* Begins or continues: files that are here whole, and equal, stay; all others are deleted. The list
+ * is taken over, also on failure. */
 NODISCARD int copy_in_begin(const char *base, const struct copy_faults *faults, const char *source,
                             uint64_t id, struct copy_list *list, struct copy_in **ret,
                             struct err *e);
-/* ERR_CORRUPT: not what was sent; nothing happened. A piece that is here already is passed over. */
+/* ERR_CORRUPT: not what was sent; nothing happened. A piece that arrived before is skipped. */
 NODISCARD int copy_in_write(struct copy_in *in, size_t file, uint64_t offset, struct str bytes,
                             uint64_t sum, struct err *e);
 uint64_t copy_in_total(const struct copy_in *in); /* all files are here */
-/* Can it be opened, and is it as of the entry it should be? Then it is to be put in place. anyway:
- * whatever stands in the database that is here. */
+/* Checks that the copy can be opened and is as of the right entry; it may then be installed.
+ * anyway: even if the local database is as new. */
 NODISCARD int copy_in_complete(struct copy_in *in, bool anyway, struct err *e);
 void copy_in_free(struct copy_in *in); /* the files stay; NULL is fine */
 

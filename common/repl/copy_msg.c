@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy_msg: the messages of a file copy, as protocol buffers.
+ *
+ * The names in a list of files are checked here, since the receiver makes paths of them: a name is
+ * a plain file name, and occurs once. A reader skips fields that it does not know.
+ */
 #include "common/repl/copy_msg.h"
 
 #include <stdio.h>
@@ -85,7 +91,7 @@ static int ask_check(const struct copy_ask *a, struct err *e)
         return err_set(e, ERR_INPUT, "an offer of a copy does not say of what, or from whom");
     if (a->kind == COPY_PIECE && (!a->len || a->len > COPY_PIECE_BYTES ||
                                   a->offset % COPY_PIECE_BYTES || a->file >= COPY_FILES_MAX))
-        return err_set(e, ERR_INPUT, "a piece of a copy lies at %" PRIu64 ", %" PRIu64 " bytes",
+        return err_set(e, ERR_INPUT, "a piece of a copy is at %" PRIu64 ", %" PRIu64 " bytes",
                        a->offset, a->len);
     return 0;
 }
@@ -246,7 +252,7 @@ int copy_list_read(struct str bytes, struct copy_list *ret, struct err *e)
     if (ok && ret->len && ret->index && ret->index < UINT64_MAX / 2 && names_differ(ret))
         return 0;
     copy_list_free(ret);
-    return err_set(e, ERR_INPUT, "what should be the list of a copy's files is none");
+    return err_set(e, ERR_INPUT, "the list of a copy's files is invalid");
 }
 
 void copy_list_free(struct copy_list *l)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_msg.h: what two replicas say to each other while one takes over the files of the other's
- * database (RPC_REPL_COPY, proto/repl.proto).
+ * copy_msg.h: the messages of two replicas while one fetches the files of the other's database
+ * (RPC_REPL_COPY, proto/repl.proto).
  */
 #ifndef COMMON_REPL_COPY_MSG_H
 #define COMMON_REPL_COPY_MSG_H

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_take: files of another replica's database come in, piece by piece, and take the place of the
- * one that is here.
+ * copy_take: receives the files of another replica's database, piece by piece, and has them take
+ * the place of the local one.
  *
- *   offer ──> LISTING ──> PULLING ──> CHECKING ──> DONE ──> opts.copied: close, copy_install, open
+ *   offer ──copy_take──> LISTING ──begin_done──> PULLING ──ask_end──> CHECKING ──complete_done──>
+ *   DONE: opts.copied: close, copy_install, open
  *
- * This end decides what it asks for: some pieces at a time, in order; what is lost on the way is
- * asked for again. The database that is here stays as it is up to the end, and the log goes on. So
- * whatever breaks costs nothing but time: after a lost connection the next piece follows, after a
- * restart of this process the next file. It does not matter who leads meanwhile: what was applied
- * anywhere is committed, so the copy is good as long as its source gives it and the log of whoever
- * leads goes back to it (offer.base).
+ * This end decides what it asks for: some pieces at a time, in order; a lost piece is asked for
+ * again. The local database stays unchanged up to the end, and the log grows on. So an interruption
+ * costs only time: after a lost connection the next piece follows, after a restart of this process
+ * the next file. A change of leaders does not matter: an applied entry is committed, so the copy is
+ * good as long as its source serves it and the log of the present leader reaches back to it
+ * (offer.base).
  *
- * Where there is no room beside the database that is here, that one is emptied before, as rows
- * would have it; where there is not even that, the offer is told to wait, and `why` says for what.
+ * Where the disk has no room for both databases, the local one is emptied first, as rows would have
+ * it; where that is not enough, the offer is answered "wait", and `why` names the reason.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -127,7 +128,7 @@ static bool pull_end(struct pull *p, bool remove)
     return true;
 }
 
-/* What a failure means: another try, another source, or another start. */
+/* Decides after a failure: another try, another source, or another start. */
 static void pull_fail(struct pull *p, const struct err *why)
 {
     struct repl_copy *c = p->c;
@@ -242,11 +243,11 @@ static void ask_piece(struct piece *x)
     x->call = rpc_send(peer, RPC_REPL_COPY, &payload, p->ask_ms, on_piece, x);
 }
 
-/* The next one that is not here. */
+/* The next piece that is missing. */
 static bool next_piece(struct pull *p, struct piece *x)
 {
     for (; p->file < p->list.len; p->file++, p->offset = 0) {
-        /* Not p->in: it may be at work. What was kept of before is marked in the list. */
+        /* Not p->in: it may be at work. Files of an earlier pull are marked in the list. */
         if (p->list.files[p->file].tail == 0 || p->offset >= p->list.files[p->file].size)
             continue;
         x->file = p->file;
@@ -439,7 +440,7 @@ static void start(struct repl_copy *c, const char *source, uint64_t id, uint64_t
     }
     c->pull = p;
     c->leftover = false;
-    c->tried = true; /* what is left of this one is no reason to ask its source first again */
+    c->tried = true; /* a rest of this pull is no reason to ask its source first again */
     c->n->o.hub->pulls++;
     ask(p, COPY_LIST, 0, on_list);
 }
@@ -483,7 +484,7 @@ static uint64_t here(const struct repl_copy *c)
     return bytes;
 }
 
-/* Is there room for so many bytes? If what is here must go for them, it goes. */
+/* True if there is room for so many bytes; empties the local database if that makes room. */
 static bool make_room(struct repl_copy *c, uint64_t bytes)
 {
     struct repl_node *n = c->n;
@@ -509,7 +510,7 @@ static bool make_room(struct repl_copy *c, uint64_t bytes)
     return false;
 }
 
-/* What an earlier life of this process began, of whoever gives it. */
+/* Continues a pull that an earlier process of this node began, from any source that has it. */
 static bool go_on(struct repl_copy *c, const struct copy_ask *a)
 {
     struct copy_in *in;
@@ -535,7 +536,7 @@ static uint64_t patience(const struct pull *p)
                (uint64_t)COPY_STALL_MS);
 }
 
-/* One is under way: does it go on? */
+/* A pull is under way: true if it continues. */
 static bool goes_on(struct repl_copy *c, const struct copy_ask *a)
 {
     struct pull *p = c->pull;
@@ -548,7 +549,7 @@ static bool goes_on(struct repl_copy *c, const struct copy_ask *a)
     return !pull_end(p, false);
 }
 
-/* The log of whoever offers goes back to what is here. */
+/* True if the sender's log reaches back to the local database, so entries suffice. */
 static bool goes_without(const struct repl_node *n, const struct copy_ask *a)
 {
     struct replica_state st = replica_state(n->r);
@@ -648,7 +649,7 @@ struct repl_copy_state repl_node_copy(const struct repl_node *n)
 {
     struct repl_copy_state st = { 0 };
 
-    if (n->snap_id) { /* who sends them leads */
+    if (n->snap_id) { /* the leader sends them */
         st.from = replica_state(n->r).leader;
         st.rows = true;
         st.bytes = n->snap_bytes;

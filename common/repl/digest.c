@@ -7,9 +7,10 @@
  * that a large database takes hours rather than the disk. One at a time in a shard, and mostly in a
  * process; an entry that comes meanwhile is passed over.
  *
- * Verdicts are kept by peer until all have answered, or it was tried long enough. The leader throws
- * nothing away on its own word: a majority of members, itself one of them, must agree against the
- * one that differs. Where the leader is the odd one, that is counted and told, and left to people.
+ * Verdicts are kept by peer until all have answered, or the tries have ended. The leader deletes
+ * nothing by its own verdict: a majority of members, itself included, must agree against the
+ * replica that differs. Where the leader differs from the majority, that is counted and reported,
+ * and left to the operator.
  */
 #include "common/repl/digest.h"
 

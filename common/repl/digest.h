@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest.h: do all replicas hold the same rows? Now and then the leader puts an entry of kind
- * REPL_DIGEST into the log; each replica sums up the database as of that entry, in the background;
- * the leader asks for the sums. A replica that differs from a majority, to which the leader
- * belongs, throws its database away and gets another one (snapshot.h).
+ * digest.h: checks that all replicas hold the same rows.
+ *
+ * 1. Every digest_every_ms the leader puts an entry of kind REPL_DIGEST into the log.
+ * 2. Each replica sums up the database as of that entry, in the background.
+ * 3. The leader asks for the sums.
+ * 4. A replica that differs from a majority, to which the leader belongs, drops its database and
+ *    gets another one (snapshot.h).
  *
  * Thread: the loop's, but where repl_disk.c says so.
  */
@@ -22,8 +25,8 @@ struct digest_sums {
 void repl_digest_entry(struct repl_node *n, uint64_t index);
 void repl_digest_tick(struct repl_node *n);
 bool repl_digest_runs(const struct repl_node *n); /* a snapshot is read. Loop */
-/* Somebody got a database: the next digest need not wait for its time. Where there are none, it
- * changes nothing. */
+/* A replica received a database: the next digest does not wait for its time. No effect where
+ * digests are off. */
 void repl_digest_soon(struct repl_node *n);
 /* Serves RPC_REPL_DIGEST; cookie: the hub. */
 void repl_digest_serve(void *cookie, struct rpc_call *call, struct str payload);

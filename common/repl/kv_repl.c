@@ -8,9 +8,9 @@
  * are in flight, and a read of "now" waits if it wants one of them.
  *
  * Reads. When the leadership ends, the loop takes a snapshot before anything of the next leader is
- * applied, and from then on whoever reads "now" reads that. A read that began just before looks
- * again behind itself, and is done again if the snapshot came meanwhile. It is let go of when the
- * handle is closed.
+ * applied; from then on a read of "now" uses this snapshot. A read that began just before checks
+ * again when it ends, and is repeated if the snapshot came meanwhile. The snapshot is released when
+ * the handle is closed.
  */
 #include "common/repl/kv_repl.h"
 
@@ -175,7 +175,7 @@ static struct kv_snap *repl_snap_new(struct kv *k)
 
 static void repl_snap_free(struct kv *k, struct kv_snap *s)
 {
-    if (s != past_of(k)) /* that one is let go of with the handle */
+    if (s != past_of(k)) /* the past one is released with the handle */
         kv_snap_free(repl_of(k)->db, s);
 }
 
@@ -311,7 +311,7 @@ struct kv *kv_repl_new(struct repl_node *n)
     k->db = n->o.db;
     k->epoch = repl_node_state(n).epoch;
     k->pipe = pipe_new(n->loop, n->o.simulated);
-    kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL)); /* of one that is closed */
+    kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL)); /* of a handle that is closed */
     n->handles++;
     n->handle_epoch = k->epoch;
     n->handle_over = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * repl_adopt: first the note in the database, then the log. After a crash in between the next try
- * finds the note of entry 1 and a log that has not begun, and goes on from there.
+ * finds the note of entry 1 and a log that has not begun, and continues from there.
  */
 #include "common/repl/repl_adopt.h"
 

@@ -8,11 +8,11 @@
 #include "common/repl/log/rlog_fs.h"
 #include "common/store/kv/kv.h"
 
-/* What the database holds now becomes entry 1 of a new log in `dir`: the log goes on behind it, and
- * others get it as a snapshot. Its node must be the only member of the shard's first record
- * (common/cluster/rebuild/adopt.h). Nothing happens where the log is begun already. Fsynced when
- * it returns 0. ERR_CONFLICT: the database was a copy before, its log is elsewhere. Nobody else
- * has either open. */
+/* Makes the present database entry 1 of a new log in `dir`: the log continues behind it, and other
+ * replicas get it as a snapshot. Its node must be the only member of the shard's first record
+ * (common/cluster/rebuild/adopt.h). Does nothing if the log has begun already. Fsynced when it
+ * returns 0. ERR_CONFLICT: the database was a copy in the past, and its log is elsewhere. The
+ * caller has both to itself. */
 NODISCARD int repl_adopt(const struct rlog_fs *fs, const char *dir, struct kv *db, struct err *e);
 
 #endif

@@ -2,13 +2,13 @@
  *
  * repl_cache: the newest entries of logs in memory.
  *
- * Most of what is asked for was appended a moment ago: followers want it, the database wants it.
- * What is not here is read back from the log, so everything but the newest entry may go at any
- * time; that one stays, that there is a place to go on from.
+ * Most entries that are read were appended a moment ago: followers want them, the database wants
+ * them. Others are read back from the log, so all but the newest entry may be dropped at any time;
+ * the newest stays, as the place to continue from.
  *
- * A process with a hundred replicas cannot give each what one alone may have. So they share: over
- * the hub's limit the log with most in memory loses its oldest half, or as much as is over. One
- * that is busy keeps much while the others are idle, and none is pushed out by others whole.
+ * A process with a hundred replicas cannot give each the memory that a single one may have. So they
+ * share: over the hub's limit the log with most in memory loses its oldest half, or as much as is
+ * over. A busy log keeps much while the others are idle, and no log is pushed out completely.
  *
  * Thread: the loop's; closing empties a node's cache elsewhere, when the hub counts it no more.
  */

@@ -6,8 +6,8 @@
  * tells the loop the number of the last one. Entries are applied by another thread in order of
  * their index, from memory while they are new, else read back from the log.
  *
- * What is read from the log is asked for in the same order as everything else, so it is what the
- * log held at that moment; a generation tells whether entries were replaced meanwhile.
+ * Reads of the log are queued in the same order as all other operations, so they see the log of
+ * that moment; a generation shows whether entries were replaced meanwhile.
  */
 #include <stdatomic.h>
 
@@ -264,8 +264,8 @@ static int apply_sync(struct repl_node *n, struct err *e)
     return code;
 }
 
-/* What was handed over behind an entry that failed comes here all the same, before the loop hears
- * of it. The note of any of it would say that the one that failed is there, too. */
+/* Entries that were handed over behind a failed one still come here, before the loop learns of the
+ * failure. A note of any of them would say that the failed entry is in the database, too. */
 static void apply_run(struct repl_node *n, struct apply_msg *const *msgs, size_t len)
 {
     struct apply_end *end = XNEW(struct apply_end);
@@ -515,11 +515,12 @@ static void on_run(void *cookie, uint64_t from, uint64_t term)
     replica_log_term(cookie, from, term);
 }
 
-/* A database that is ahead of the log, or of another history, has it from a snapshot that was put
- * in place before the log knew: the log goes on behind it. One with rows that never had a log (it
- * was the only copy) becomes entry 1 of a log: others get it as a snapshot. One that is half, or
- * older than the log (it was lost), is none: *index is 0 then. Nor is one whose log was lost: what
- * it lacks of that nobody here knows. */
+/* Finds where log and database meet. (1) A database that is ahead of the log, or of another
+ * history, has a snapshot that was installed before the log knew: the log continues behind it. (2)
+ * A database with rows that never had a log (the only copy) becomes entry 1 of a log: other
+ * replicas get it as a snapshot. (3) A database that is half, or older than the log (it was lost),
+ * counts as none: *index is 0 then. (4) So does one whose log was lost: the entries that it lacks
+ * are not known here. */
 static int join(struct repl_node *n, struct rlog_state *s, uint64_t *index, uint64_t *term,
                 bool *no_database, struct err *e)
 {
@@ -527,7 +528,7 @@ static int join(struct repl_node *n, struct rlog_state *s, uint64_t *index, uint
     int code = 0;
 
     /* A first entry, too, if a leader made it (the only copy's is of term 1): else the log would
-     * begin behind it now, and speak at the next start for the one that was lost. */
+     * begin behind it now, and vote at the next start as if it were the lost one. */
     if (!begun && (*index > 1 || *term > 1))
         *index = APPLY_HALF;
     if (*index == 0 && s->last_index == 0) {

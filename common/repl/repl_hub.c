@@ -6,9 +6,9 @@
  *
  * A request that came in is remembered under a number until it is answered, with the fsync it waits
  * for. Where no replica takes it, it ends at once: a node that opens a hundred replicas one after
- * the other hears from as many leaders meanwhile, ten times a second each, and what it served would
- * leave no room for other requests. One that is never answered ends with its deadline; when they
- * are too many, the oldest ends.
+ * the other gets messages from as many leaders meanwhile, ten times a second each, and their memory
+ * would leave no room for other requests. A request without an answer ends with its deadline; if
+ * there are too many, the oldest ends.
  */
 #include <stdio.h>
 
@@ -61,7 +61,7 @@ bool hub_heeds(const struct repl_hub *h, const struct repl_node *n, uint64_t ter
     return replica_record_of(term) <= known;
 }
 
-/* Of a term that is not heeded: no promise is given. Others are told why (hub_send). */
+/* For a term that is not followed: gives no promise, and sends why (hub_send). */
 static void refuse_term(struct repl_hub *h, const struct repl_node *n, const struct repl_msg *m)
 {
     struct repl_msg reply = { .kind = m->kind == REPL_PREPARE ? REPL_PREPARED : REPL_APPENDED,
@@ -75,8 +75,8 @@ static void refuse_term(struct repl_hub *h, const struct repl_node *n, const str
     hub_send(h, m->from, &reply);
 }
 
-/* In the term of a record that is known its leader leads, and nobody else: another one was named by
- * a service that had forgotten that record. */
+/* In the term of a known record only its leader leads: another leader was named by a service that
+ * had lost that record. */
 static bool is_anothers(const struct repl_node *n, const struct repl_msg *m)
 {
     struct replica_state st = replica_state(n->r);
@@ -99,7 +99,7 @@ static void take(struct repl_hub *h, struct repl_node *n, const struct repl_msg 
         node_message(n, m);
 }
 
-/* False: nobody here takes it; *e says why. */
+/* False: no replica here takes it; *e says why. */
 static bool deliver(struct repl_hub *h, struct str bytes, uint32_t shard, uint64_t ref,
                     struct err *e)
 {

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * repl_job: a queue of jobs and the one thread that runs them.
+ *
+ * A job ends on the loop, where its node counts it: a node is closed only when its last job has
+ * ended, so a job may use the node's memory. In simulation the loop runs one job after the other,
+ * each after the time that a disk would take, and a crash may come in between.
+ */
 #include "common/repl/repl_job.h"
 
 #include "common/base/mem.h"

@@ -5,11 +5,11 @@
  * only there others are called back and new work is begun, since the protocol must not be called
  * from inside its own outputs.
  *
- * A write waits in one of two lists: `waiting` until there is a term to take it (a leader that goes
- * on in the next record of its own takes nothing for a moment), then `proposed` until it is
- * applied. Both end when the epoch does, or when nothing is applied for WRITE_WAIT_MS: what became
- * of a proposed one is then unknown. All of them end at once, and the pipe of their handle refuses
- * what comes behind them, so none that failed stands before one that did not.
+ * A write waits in one of two lists: `waiting` until there is a term to take it (a leader that
+ * continues in its own next record takes nothing for a moment), then `proposed` until it is
+ * applied. Both end when the epoch does, or when nothing is applied for WRITE_WAIT_MS: it is then
+ * unknown whether a proposed write was committed. All of them end at once, and the pipe of their
+ * handle refuses later writes, so no write succeeds behind a failed one.
  */
 #include "common/repl/repl_node.h"
 
@@ -168,10 +168,10 @@ static void not_leading(const struct repl_node *n, struct err *e)
     (void)err_set(
         e, ERR_UNAVAILABLE,
         "shard %" PRIu32 ": this node (%s) does not lead any more; in term %" PRIu64 " it is %s",
-        n->o.shard, n->self, st.record_term, st.leader && st.leader[0] ? st.leader : "nobody");
+        n->o.shard, n->self, st.record_term, st.leader && st.leader[0] ? st.leader : "not known");
 }
 
-/* Those of other epochs, or all. */
+/* Fails the writes of other epochs, or all. */
 static void fail_writes(struct list *list, uint64_t epoch, bool all, const struct err *why)
 {
     list_for (it, list) {
@@ -381,7 +381,7 @@ void node_message(struct repl_node *n, const struct repl_msg *m)
     node_settle(n);
 }
 
-/* ---- for who uses it ---- */
+/* ---- for its users ---- */
 
 void repl_node_record(struct repl_node *n, const struct repl_record *rec)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * repl_node.h: a replica at work in a process: state machine and messages on the loop, the log on a
- * thread of its own that fsyncs for many entries at once, the database on another one that applies.
- * In simulation (simulated) all three run on the loop.
+ * repl_node.h: a replica at work in a process. State machine and messages are on the loop. The log
+ * has a thread that fsyncs for many entries at once, the database a thread that applies them. In
+ * simulation (simulated) all three run on the loop.
  *
  *   kv_repl (any thread) ──propose──> loop: replica.c ──> log thread: append, fsync ──> loop
  *          ^                           │  ^                                               │
@@ -34,11 +34,11 @@ struct repl_hub_opts {
     struct metrics *metrics;
     /* rpc address of a node by name, NULL: not known (now). */
     const char *(*addr)(void *cookie, const char *name);
-    /* May be NULL, both. True: the coordination service is not what it was, so a record that is
-     * later than this one is nobody's: no leader of a later term is followed, and others are told
-     * what is known here. */
+    /* May be NULL, both. True: the coordination service lost data, so a record that is later than
+     * this one was made without knowing it: no leader of a later term is followed, and peers are
+     * sent this node's knowledge. */
     bool (*known)(void *cookie, uint32_t shard, struct repl_known *ret);
-    void (*told)(void *cookie, uint32_t shard, const struct repl_known *k); /* by another node */
+    void (*told)(void *cookie, uint32_t shard, const struct repl_known *k); /* from a peer */
     void *cookie;
     uint64_t digest_rate;   /* bytes per second read to sum up databases, of all nodes; 0: 40 MiB */
     uint64_t snapshot_rate; /* bytes per second of databases sent, to all peers; 0: any */
@@ -48,9 +48,10 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o);
 void repl_hub_free(struct repl_hub *h); /* after its nodes; NULL is fine */
 
 /* The newest entries of all logs may hold so much memory together, 32 MiB of one log; 0: no other
- * limit. What is over goes, the most of what holds most: whoever needs it reads it from the log. */
+ * limit. Above the limit the log with most in memory drops its oldest entries; a reader then gets
+ * them from disk. */
 void repl_hub_log_bytes(struct repl_hub *h, uint64_t bytes_max);
-/* What they hold, and what is on its way from logs to databases. */
+/* Bytes of these entries, and of entries on their way from logs to databases. */
 uint64_t repl_hub_log_used(const struct repl_hub *h);
 
 struct repl_node;
@@ -71,28 +72,28 @@ struct repl_node_opts {
     /* The record of this term may be marked as established in the coordination; repeated. */
     void (*establish)(void *cookie, uint64_t record_term);
     /* It is named leader and cannot be: `name` has entries that are too old to be fetched. A record
-     * of the next term should name that one: record_next_leader, or, where it is a former member
-     * only, one that goes back to prev_members. */
+     * of the next term should name it: by record_next_leader, or, if it is only a previous member,
+     * by a record that restores prev_members. */
     void (*prefer)(void *cookie, const char *name);
-    /* The log or database failed (disk): nothing goes on here; free it, open it again. */
+    /* The log or database failed (disk): nothing more is done here; free it, open it again. */
     void (*failed)(void *cookie, const struct err *why);
     /* May be NULL. A replica's rows differ; repaired: from those of a majority, it gets a snapshot;
-     * else nobody knows who is right. */
+     * else it is not known which rows are right. */
     void (*differs)(void *cookie, const char *name, bool repaired);
     void *cookie;
     uint64_t digest_every_ms; /* rows of all replicas are compared so often (digest.h); 0: never */
     /* Databases go out and come in as files (copy.h) where these are given; else as rows. */
-    const char *copy_dir; /* for files on their way, on the volume of the database; created */
+    const char *copy_dir; /* for files of copies, on the volume of the database; created */
     uint64_t (*room)(void *cookie); /* bytes they may take there; NULL: any */
-    /* What came in is complete: stop this node, have copy_install (copy_in.h) put it in place,
+    /* A received copy is complete: stop this node, have copy_install (copy_in.h) put it in place,
      * open again. */
     void (*copied)(void *cookie);
     const struct copy_faults *copy_faults; /* tests only */
-    /* The database is kept there, as files, before it is emptied since its rows differ from those
-     * of a majority, which may be wrong. On its volume. Not where the folder exists already, or
-     * that fails. NULL: nowhere. */
+    /* Where the database is kept, as files, before it is emptied because its rows differ from those
+     * of a majority, which may be wrong. On its volume. Not if the folder exists already, or that
+     * fails. NULL: nowhere. */
     const char *keep_dir;
-    bool admits; /* a log that has not begun may be one that was lost: the node says nothing until
+    bool admits; /* a log that has not begun may have been lost: the node sends nothing until
                     repl_node_admit */
 };
 /* Opens the log, applies nothing yet. A database with rows that never had a log (the only copy so
@@ -104,17 +105,17 @@ NODISCARD int repl_node_new(const struct repl_node_opts *o, struct repl_node **r
  * before. */
 void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cookie);
 
-/* Nothing is written here any more: what waits fails with ERR_UNAVAILABLE. The database stays open
+/* Ends all writes here: waiting ones fail with ERR_UNAVAILABLE. The database stays open
  * for readers until repl_node_stop. For a leader that is to end without a majority. */
 void repl_node_halt(struct repl_node *n);
 
 /* The newest record known; call it at each change. */
 void repl_node_record(struct repl_node *n, const struct repl_record *rec);
-/* Is there room on the disk? Leaders are told; nothing else changes here. */
+/* Whether the disk has room. Leaders are informed; nothing else changes here. */
 void repl_node_room(struct repl_node *n, bool room);
-/* What deletes purged up to this entry is in no file here any more (replicas_reclaim.c). */
+/* Rows that deletes purged up to this entry are in no file here any more (replicas_reclaim.c). */
 void repl_node_reclaimed(struct repl_node *n, uint64_t index);
-/* The log forgets what is there now, once the database was synced and all members have it. */
+/* Drops all present entries from the log, once the database was synced and all members have it. */
 void repl_node_shed(struct repl_node *n);
 /* True if the whole log is applied, so that a new handle may be opened. Otherwise entries that an
  * earlier handle proposed may still change the database under a store that has just read it. */
@@ -122,9 +123,10 @@ bool repl_node_drained(const struct repl_node *n);
 /* The database stays open until it is let go of, on the loop. False: it is being closed. */
 bool repl_node_hold(struct repl_node *n);
 void repl_node_release(struct repl_node *n);
-/* Does anybody but the store read an older state: a comparison, a copy row by row, who led? */
+/* True if a reader other than the store uses an older state: a comparison, a copy by rows, a former
+ * leader's handle. */
 bool repl_node_reads_past(const struct repl_node *n);
-/* It is known now that nobody counts on what an earlier log here said (replica_admit). */
+/* It is established now that no member counts on an earlier log of this node (replica_admit). */
 void repl_node_admit(struct repl_node *n);
 struct replica_state repl_node_state(const struct repl_node *n);
 bool repl_node_peer(const struct repl_node *n, size_t i, struct replica_peer *ret);
@@ -136,13 +138,14 @@ struct repl_copy_state {
     const char *why;       /* NULL, or why it does not get on */
 };
 struct repl_copy_state repl_node_copy(const struct repl_node *n);
-/* done(0) when it is sure that this replica still leads and has applied whatever was acked before
+/* done(0) when it is sure that this replica still leads and has applied all writes acked before
  * this call; ERR_UNAVAILABLE otherwise, or after some ten seconds. Exactly once, later. */
 void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code), void *cookie);
-/* The database below, for who holds the replica (repl_node_hold) and knows what he does; kv_repl.h
- * for others. */
+/* The database below, for a caller that holds the replica (repl_node_hold) and bypasses the log
+ * knowingly; kv_repl.h for all others. */
 struct kv *repl_node_db(struct repl_node *n);
-/* Of it. False: the replica is being stopped, and another thread may be closing the database. */
+/* Statistics of the database. False: the replica is being stopped, and another thread may be
+ * closing it. */
 bool repl_node_stats(const struct repl_node *n, struct kv_stats *ret);
 /* For how long the log, and the database, have finished nothing although operations wait for them;
  * 0: nothing waits. A slow disk that works finishes one of them from time to time. */

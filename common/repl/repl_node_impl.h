@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * repl_node_impl.h: what the files of a node at work share: repl_hub.c (messages), repl_node.c (the
- * loop), repl_disk.c (log and database), kv_repl.c. Nobody else includes it.
+ * loop), repl_disk.c (log and database), kv_repl.c. No other file includes it.
  */
 #ifndef COMMON_REPL_REPL_NODE_IMPL_H
 #define COMMON_REPL_REPL_NODE_IMPL_H
@@ -26,7 +26,7 @@
  * (ack_timeout, 10 s), so that a short outage does not close the store and drop its caches. */
 #define WRITE_WAIT_MS 30000
 
-/* What the log is to do; the log thread's between log_submit and its end. */
+/* An operation on the log; the log thread's between log_submit and its end. */
 enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP, LOG_ROLL, LOG_SEAL };
 enum log_purpose { FOR_PEERS, FOR_APPLY };
 struct log_op {
@@ -121,7 +121,7 @@ struct repl_node {
     bool log_sealed;       /* rlog_state.sealed, as of the last operation that ended */
     bool dropping;
     bool shed, rolling; /* repl_node_shed: a new file is wanted, or begun */
-    uint64_t rolled;    /* the last entry before it; 0: there is none yet */
+    uint64_t rolled;    /* the last entry before it; 0: not begun yet */
 
     /* Database. */
     struct chan *apply_in; /* of struct apply_msg */
@@ -138,7 +138,7 @@ struct repl_node {
     bool apply_reading, syncing;
     uint32_t ticks;
 
-    /* Snapshots: of ours on their way; the one that comes in. */
+    /* Snapshots: the list of those sent; and the received one, if any. */
     struct list snaps;
     uint64_t snap_ids, snap_id, snap_next, snap_done, snap_bytes;
     struct digest_job *digest; /* digest.c; NULL: none yet */
@@ -147,8 +147,8 @@ struct repl_node {
     size_t jobs;            /* repl_job.c; closing waits for them */
     bool close_later;
 
-    /* kv_repl.c: the database as it was when the leadership of the open handle ended; NULL: it goes
-     * on, or there is none. Set and cleared by the loop, read by any thread that has the handle. */
+    /* kv_repl.c: the database as of the end of the open handle's leadership; NULL: it leads still,
+     * or no handle is open. Set and cleared by the loop, read by any thread that has the handle. */
     _Atomic(struct kv_snap *) past;
     uint64_t handle_epoch;
     size_t handles;        /* the loop's */
@@ -195,8 +195,8 @@ struct rpc_peer *repl_hub_peer(struct repl_hub *h, const char *name); /* NULL: u
 struct repl_node *repl_hub_node(struct repl_hub *h, uint32_t shard);  /* NULL: none */
 
 /* repl_hub.c */
-/* May this term's leader be followed (repl_hub_opts.known)? `known`: its sender, who does not
- * believe the service either, knows a record of that term; 0: he did not say. */
+/* True if this term's leader may be followed (repl_hub_opts.known). `known`: its sender, which does
+ * not believe the service either, knows a record of that term; 0: it did not say. */
 bool hub_heeds(const struct repl_hub *h, const struct repl_node *n, uint64_t term, uint64_t known);
 void hub_send(struct repl_hub *h, const char *to, const struct repl_msg *m);
 /* repl_node.c */

@@ -308,7 +308,7 @@ int pipe_wait_room(struct repl_pipe *p, struct err *e)
 void pipe_ended(struct repl_pipe *p)
 {
     mutex_lock(&p->lock);
-    if (p->broken) { /* the handle was told that this batch failed */
+    if (p->broken) { /* the handle knows already that this batch failed */
         mutex_unlock(&p->lock);
         return;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * repl_trim: what happens to a log besides writes: its old files are dropped, an idle log is
- * sealed; and how long log and database have finished nothing.
+ * repl_trim: care of a log: drops its old files, seals an idle log, and measures for how long log
+ * and database have finished nothing.
  *
  * The log's prefix is dropped when the database was synced past it and all peers have it, while
  * leading; in any case when it passes log_bytes_max. When deleted data are gone from the database's

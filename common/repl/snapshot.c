@@ -8,16 +8,16 @@
  *        ^                                       is half (apply.h), puts the rows
  *        └──────────── answer ──────────────────┘
  *   ... the last part ─────────────────────────> puts the rows, notes the entry, syncs;
- *   replica_snapshot_sent                        replica_installed: the log goes on behind it
+ *   replica_snapshot_sent                        replica_installed: the log continues behind it
  *
- * Rows, not files: it needs nothing of the database but what kv.h promises, works for every one,
- * and what arrives is checked as what entries bring. Each part is read on the apply thread between
- * two entries, so a leader that sends one slows down by a few milliseconds at a time and never
- * sends more than the follower takes.
+ * Rows, not files: it needs nothing of the database but the promises of kv.h, works for every kind
+ * of database, and received rows are checked like those of entries. Each part is read on the apply
+ * thread between two entries, so a leader that sends parts slows down by a few milliseconds at a
+ * time and never sends more than the follower takes.
  *
- * A transfer that breaks off leaves a follower without a database: it keeps log and vote, tells
- * whoever leads, and gets another one from the start. So does one that crashes meanwhile: the note
- * is the first thing that is written, with the deletion, and synced.
+ * A transfer that breaks off leaves a follower without a database: it keeps log and vote, reports
+ * that to the leader, and gets another snapshot from the start. So does a follower that crashes
+ * meanwhile: the note is the first thing that is written, with the deletion, and synced.
  */
 #include "common/repl/snapshot.h"
 
@@ -33,8 +33,8 @@
 
 enum { PART_MS = 10000, TRIES_MAX = 3, OUT_MAX = 8 };
 
-/* One that is sent. The loop's; snap, it and the fields below `rows` are the apply thread's between
- * repl_node_on_apply and its end. */
+/* A snapshot that is sent. The loop's; snap, it and the fields below `rows` are the apply thread's
+ * between repl_node_on_apply and its end. */
 struct snap_out {
     struct list link; /* the node's */
     struct repl_node *n;
@@ -189,7 +189,7 @@ static void on_answer(void *cookie, struct str reply, const struct err *err)
     if (s->n->stopping)
         return;
     if (err && ++s->tries < TRIES_MAX) {
-        send_part(s); /* the same part again: whoever has it says so */
+        send_part(s); /* the same part again: a follower that has it says so */
         return;
     }
     if (err || snapshot_reply_read(reply, &ok, &e) || !ok) {
@@ -352,7 +352,7 @@ static bool take_part(struct repl_node *n, const struct snapshot_part *p, bool *
     }
     if (!wanted)
         return false;
-    /* Not for one that came before: what it empties may be filled by now. */
+    /* Not for a snapshot that came earlier: the database that it empties may be filled by now. */
     if (p->part == 0 && p->id != n->snap_id) {
         n->snap_id = p->id;
         n->snap_next = n->snap_bytes = 0;

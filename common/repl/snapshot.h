@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * snapshot.h: the database of a leader to a replica that is too far behind for the log, or new, or
- * has lost its own, while the leader goes on.
+ * snapshot.h: sends the database of a leader to a replica that is too far behind for the log, or
+ * new, or has lost its own, while the leader continues to serve.
  *
  * Thread: the loop's, but where repl_disk.c says so.
  */
@@ -10,9 +10,9 @@
 
 #include "common/repl/repl_node.h"
 
-/* Of replica_io.snapshot: begins later; the replica is told how it ended. */
+/* Of replica_io.snapshot: begins later; the replica is informed of the end. */
 void repl_snapshot_start(struct repl_node *n, const char *to);
-/* Rows, whatever else could be done. */
+/* Sends rows, even where files would be possible. */
 void repl_snapshot_rows(struct repl_node *n, const char *to);
 void repl_snapshot_tick(struct repl_node *n);
 /* Serves RPC_REPL_SNAPSHOT; cookie: the hub. */

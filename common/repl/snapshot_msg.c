@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * snapshot_msg: the parts of a snapshot and their answers, as protocol buffers.
+ *
+ * The rows of a part are the operations of a kv batch, so a reader checks them like those of an
+ * entry. The checksum covers the rows, and is seeded with the snapshot's id and the part's number,
+ * so rows of another part fail it.
+ */
 #include "common/repl/snapshot_msg.h"
 
 #include "common/base/hash.h"
@@ -90,7 +97,7 @@ int snapshot_part_read(struct str bytes, struct snapshot_part *ret, struct err *
         }
     }
     if (got < 0 || ret->index == 0 || ret->index >= UINT64_MAX / 2)
-        return err_set(e, ERR_INPUT, "what should be a part of a snapshot is none");
+        return err_set(e, ERR_INPUT, "a part of a snapshot is invalid");
     if (sum != sum_of(ret))
         return err_set(e, ERR_CORRUPT, "the checksum of part %" PRIu64 " of a snapshot is wrong",
                        ret->part);
@@ -114,5 +121,5 @@ int snapshot_reply_read(struct str bytes, bool *ret_ok, struct err *e)
     while ((got = rd_pb(&r, &f)) > 0)
         if (f.number == 1)
             *ret_ok = f.u64 != 0;
-    return got < 0 ? err_set(e, ERR_INPUT, "the answer to a part of a snapshot is none") : 0;
+    return got < 0 ? err_set(e, ERR_INPUT, "the answer to a part of a snapshot is invalid") : 0;
 }

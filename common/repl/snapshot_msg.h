@@ -9,7 +9,7 @@
 #include "common/base/err.h"
 #include "common/cluster/map/record.h"
 
-#define SNAPSHOT_PART_BYTES     (512 * KIB) /* rows in a part of ours, about */
+#define SNAPSHOT_PART_BYTES     (512 * KIB) /* rows in a part that we send, about */
 #define SNAPSHOT_PART_BYTES_MAX (56 * MIB)  /* one row may be large */
 
 struct snapshot_part {

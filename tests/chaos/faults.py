@@ -32,8 +32,8 @@ class Truth:
                    for group in itertools.combinations(hosts, want))
 
     def etcd_members(self):
-        """Those that surely answer: whoever leads, they hear it. Where not all of the living see each
-        other, it is known of those that see all the others only."""
+        """The members that surely answer, whichever of them leads. Where not all live members see each
+        other, this is certain only of those that see all the others."""
         live = [h for h in ETCDS if self.world.servers[h].alive()]
         sees = {h: [o for o in live if o != h and self.open(h, o)] for h in live}
         joined = [h for h in live if sees[h]]
@@ -48,7 +48,7 @@ class Truth:
         etcds = self.etcd_members()
         etcd = any(self.open(h, m) for h in live for m in etcds)
         if not etcd and self.etcd_since:
-            # Without etcd nobody takes over, so all must have been well for a while before.
+            # Without etcd no node takes over, so all must have been well for 15 s before.
             self.carried = fine and now - max(self.fine_since, self.etcd_since) > 15
         self.carried = self.carried and fine and not etcd
         self.etcd_since = (self.etcd_since or now) if etcd else None
@@ -301,7 +301,7 @@ def power_all(world, rng, truth):
 
 
 def etcd_gone(world, rng, truth):
-    """Two members, so there is no majority: all goes on with the last map."""
+    """Two members, so there is no majority: everything continues with the last map."""
     victims = rng.sample(ETCDS, 2)
 
     def run():
@@ -432,7 +432,7 @@ KINDS = [(7, kill), (2, end), (6, freeze), (7, cut), (4, cut_one), (5, bad_line)
 WHILE_MOVING = [(4, kill), (2, power), (3, freeze), (2, s3_errors), (1, s3_killed), (0.5, rotate_key)]
 
 
-# ---- who comes and goes --------------------------------------------------------------------------
+# ---- nodes that join and leave -------------------------------------------------------------------
 
 def drained(world, host, limit_s=150):
     """By embertreectl, then stopped in order. Text if it failed."""

@@ -2,7 +2,7 @@
 
 Every stack is pushed by one push alone, so each push can be looked for. A push that is refused, cut off
 or not answered is sent again under its key, to the other distributor, as a client behind a service
-would; some are given up after their first failure, and may then be stored once or not at all.
+would; some are abandoned after their first failure, and may then be stored once or not at all.
 """
 import contextlib
 import http.client
@@ -75,7 +75,7 @@ class Book:
 
 
 class Client:
-    """One kept connection to each of several servers; goes on to the next after a failure."""
+    """One kept connection to each of several servers; uses the next server after a failure."""
 
     def __init__(self, world, servers, number):
         self.hosts = [s.host for s in servers]
@@ -237,7 +237,7 @@ class Load:
             self.wrong.append(f"{tenant} {service} {start}..{end}: " + "; ".join(found))
 
     def look(self, client, tenant, service, start, end, exact=False):
-        """What is wrong with the answer; a word if there is none."""
+        """Returns the faults of the answer, or a text if no answer came."""
         have = len(self.book.acked[tenant, service])
         query = urllib.parse.urlencode({
             "query": cluster.CPU_TYPE + '{service_name="%s"}' % service, "from": start,
@@ -299,7 +299,7 @@ class Load:
                 for service in SERVICES:
                     found = self.check_one(client, tenant, service, limit_s, exact)
                     if any("no answer" in text for text in found):
-                        limit_s = 5  # who waits as long for each of them waits for minutes
+                        limit_s = 5  # the full limit for each of them would take minutes
                     findings += found
         return findings
 

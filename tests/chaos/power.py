@@ -3,7 +3,7 @@ ext4 file system whose power is cut (disks.py): seconds after a restart of every
 adopt, an install of a copy; and disks that are read-only or full. README.md says what must hold and how to read it.
 
 POWER_SECONDS=60   SEED=n   RATE=pushes a second   CASE=words: only these cases (of a cluster)   KEEP=1: keeps logs
-O=folder of another build, O/bin/embertree...: that one is tried
+O=folder of another build: tests O/bin/embertree...
 """
 import contextlib
 import os
@@ -34,7 +34,7 @@ CASE = os.environ.get("CASE", "")
 LIFE_S = 900      # then everything begins again, with one server
 ALONE = "ingester-a"
 EMPTY = ("the database is open for reading only", "there is no database in",
-         "Column family not found")  # nothing was synced yet: no row, no file, or not each of its families
+         "Column family not found")  # nothing was synced yet: no row, no file, or not all of its families
 
 
 class Alone:

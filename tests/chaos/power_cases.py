@@ -1,4 +1,4 @@
-"""The cases of power.py. A case restarts something, lets pushes go on for a few seconds, cuts the power, starts again and
+"""The cases of power.py. A case restarts something, pushes for a few seconds more, cuts the power, starts again and
 asks for everything: each answer is exact, or an error, or marked as partial. Behind a cut `embertree fsck` looks through
 every database before anything runs on it.
 """
@@ -16,7 +16,7 @@ from load import Client, Push
 
 OLD_BIN = os.environ.get("OLD_BIN", "")  # of the version before; "": its history is not here
 READY_S, WHOLE_S = 90, 120
-BOUND_S = 30       # writes go on, and leads are given away, so long after a disk failed
+BOUND_S = 30       # so long after a disk failed writes succeed, and leads are handed over
 BACKUPS_S = 180
 PATIENCE_S = 60
 
@@ -44,7 +44,7 @@ def ended(power, server, told=False):
 
 
 def some_pushes(power):
-    """While pushes go on; now and then so short that what was started opens its databases yet."""
+    """Waits while pushes run; one time of four so short that the started process still opens databases."""
     rng = power.rng
     time.sleep(rng.uniform(0, 3) if rng.random() < 0.25 else rng.uniform(3, 9))
 

@@ -292,7 +292,7 @@ def test():
             chaos.doing = "restoring"
             restored(chaos, load, world)
             chaos.say("done")
-        except Exception:  # whatever it is, the logs are kept and what is known is printed
+        except Exception:  # whatever it is, the logs are kept and the findings are printed
             chaos.find(traceback.format_exc())
         chaos.stop.set()
         b = load.book

@@ -3,7 +3,7 @@ the other, without one failed request; and one process with stored data, there a
 
 OLD=commit of the version before (else the one in `previous`). It is built below build/upgrade. Clients
 do what clients behind a service do: they ask servers that are ready, and go to another one only where
-nobody listens (tests/cluster/copies/test_rolling.py).
+the connection is refused (tests/cluster/copies/test_rolling.py).
 """
 import os
 import pathlib

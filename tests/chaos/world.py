@@ -80,7 +80,7 @@ class Server(cluster.Process):
         self.wanted = False  # it shall run
         self.log = world.folder / f"{self.folder.name}.log"
         self.starts = 0
-        self.died = []  # ends that nobody asked for
+        self.died = []  # ends that the test did not cause
 
     def start(self, wait=False):
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class Server(cluster.Process):
         self.child.terminate()
 
     def watch(self):
-        """Started again if it ended although nobody ended it; then its exit code."""
+        """Starts it again if it ended by itself; returns its exit code then."""
         code = self.child.poll() if self.child and self.wanted else None
         if code is not None:
             self.died.append((code, self.tail(15)))

@@ -139,7 +139,7 @@ static void import_day(struct small_year *x, uint32_t day)
         push(x);
 }
 
-/* Time goes by; data come as they are measured, now and then late. */
+/* A day passes; data come at the time of their measurement, some of them late. */
 static void live_day(struct small_year *x, uint32_t day)
 {
     for (uint32_t i = 0; i < PER_DAY; i++) {
@@ -344,7 +344,7 @@ static void ask_merge(struct small_year *x, struct store_view *v, uint32_t quest
     uint8_t *yes = matching(x, &s);
     uint64_t total = brute_force(x, yes, real_from, real_to);
     if (x->known.node_parent.len != nodes)
-        fail_msg("question %u: stacks that nobody pushed", question);
+        fail_msg("question %u: stacks that were never pushed", question);
     memset(x->have, 0, (nodes + 1) * sizeof(*x->have));
     vec_for (i, &m.nodes)
         x->have[m.nodes.ptr[i]] = m.values.ptr[i];

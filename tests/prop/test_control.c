@@ -29,7 +29,7 @@ static uint64_t seed_of_run(void)
     return seed;
 }
 
-/* Somebody's command, as embertreectl does it: swaps the map for the next version. True: it is
+/* An operator's command, as embertreectl does it: swaps the map for the next version. True: it is
  * done, and was not so before. */
 static bool drain(struct control_world *w, const char *name, enum map_state to)
 {
@@ -196,7 +196,7 @@ static void gone(struct control_world *w, struct control_node *n)
     assert_false(there);
 }
 
-/* Who was drained stays so, whenever it comes back, until somebody says otherwise. */
+/* A drained node stays drained, whenever it comes back, until an operator undrains it. */
 static void test_drained_stays(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void test_drained_stays(void **state)
         control_heal(&w);
         assert_left(&w, n);
     }
-    n->cut = true; /* its process lives, but nobody can tell */
+    n->cut = true; /* its process lives, but no other node can see that */
     coord_sim_cut(n->coord, true);
     control_pass(&w, 10000);
     control_heal(&w);
@@ -236,7 +236,7 @@ static void test_drained_stays(void **state)
     control_close(&w);
 }
 
-/* Drained while it was away, with nobody there to be told; and a name that comes with an empty
+/* Drained while it was away, so that no process learned of it; and a name that comes with an empty
  * folder, which is a new node. */
 static void test_drained_away(void **state)
 {
@@ -342,7 +342,7 @@ static void test_service_away(void **state)
         assert_false(member_in(w.nodes[i].member));
     }
     control_heal(&w);
-    /* Leases begin anew when it is back: nobody lost a shard by that. */
+    /* Leases have their full time when it is back: no node lost a shard by that. */
     assert_int_equal(w.records, records);
     control_close(&w);
 }
@@ -356,9 +356,9 @@ static uint64_t strangers(struct control_world *w)
     return n;
 }
 
-/* An empty service in its place, then the backup of before a node drained, each long enough for
- * everything to be moved; some nodes start again meanwhile. Nobody writes anything, nobody knows
- * less than before, and everything goes on when the right one is back. */
+/* An empty service in its place, then a backup made before a node was drained, each for long enough
+ * to move everything; some nodes restart meanwhile. No process writes, none knows less than before,
+ * and all continue when the right service is back. */
 static void test_service_forgets(void **state)
 {
     (void)state;
@@ -405,7 +405,7 @@ static void test_service_forgets(void **state)
     control_close(&w);
 }
 
-/* Two processes of one name: the second is told, and gets in when the first is gone. */
+/* Two processes of one name: the second gets an error, and registers when the first is gone. */
 static void test_two_of_a_name(void **state)
 {
     (void)state;
@@ -432,7 +432,7 @@ static void test_two_of_a_name(void **state)
     control_close(&w);
 }
 
-/* Who knows nothing of a cluster takes an empty service for a new one's. */
+/* A process that knows no cluster takes an empty service for a new one's. */
 static bool all_know(struct control_world *w)
 {
     for (int i = 0; i < CONTROL_NODES; i++)
@@ -477,7 +477,7 @@ static void random_event(struct control_world *w)
     case 2:
     case 3:
     case 4:
-        if (!w->whole || n->saved.len) /* one that knows nothing believes anything */
+        if (!w->whole || n->saved.len) /* a node without a saved state believes anything */
             control_node_up(n);
         break;
     case 5:

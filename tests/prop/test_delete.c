@@ -3,9 +3,9 @@
  * Deletes of all kinds beside the slow obvious engine (tests/lib/store/store_model.h): between
  * pushes, seals, builds, jobs of a compactor that lie about, held views, restarts, power cuts and
  * writes that fail; purged in steps of few rows, or much later, or cut off in the middle. At any
- * moment an answer is the model's; what was deleted and is pushed again is refused while copies of
- * it may be under way, then stored again, what was not deleted is a duplicate; and in the end no
- * key names what is gone.
+ * moment an answer is the model's; a deleted profile that is pushed again is refused while copies
+ * of it may be under way, then stored again, any other is a duplicate; and in the end no key names
+ * deleted data.
  * SEED=n repeats one; SEEDS=n runs more of them.
  */
 #include <setjmp.h>
@@ -32,11 +32,11 @@ struct flight { /* a batch that is staged, not committed */
     VEC(struct model_push *) pushes; /* of them, those that were stored */
 };
 struct pushed {           /* everything that was ever stored */
-    struct model_push *p; /* as it was pushed */
+    struct model_push *p; /* the whole push */
     bool known;           /* its write id: not all of it was deleted at once */
     bool buried;          /* it was deleted with its tenant */
     uint64_t until_ms;    /* if it is not known: it is refused */
-    uint64_t perhaps_ms;  /* or may be: nobody says when the write ids of a tenant go */
+    uint64_t perhaps_ms;  /* or may be: the time at which a tenant's write ids go is not fixed */
     int64_t created_ms;   /* engine time of the delete */
 };
 enum again { AGAIN_FRESH, AGAIN_KNOWN, AGAIN_LATE, AGAIN_PERHAPS };
@@ -51,7 +51,7 @@ struct run {
     VEC(struct flight) flights;
     VEC(struct model_request *) requests; /* owned */
     VEC(struct pushed) pushed;
-    VEC(void *) old; /* arrays of lists of before; freed at the end */
+    VEC(void *) old; /* arrays of earlier lists; freed at the end */
     VEC(struct gone) gone;
     struct store_view *view; /* held; NULL: none */
     struct model view_model;
@@ -256,7 +256,7 @@ static void bury(struct run *r, struct pushed *p, const struct tomb *t)
     p->created_ms = t->created_ms;
 }
 
-/* The model without them; its lists of before stay, for views. */
+/* The model without them; its earlier lists stay, for views. */
 static void model_delete(struct run *r, struct str tenant, const struct selector *s, uint32_t from,
                          uint32_t to, const struct tomb *t)
 {
@@ -343,7 +343,7 @@ static void step_delete(struct run *r)
     r->bed.faults.fail_in_doubt = chance(r, 0.5);
     int rc = store_delete(r->bed.s, &q, &got, &e);
     r->bed.faults.fail_in = 0;
-    if (rc && cut) { /* nobody knows: asked again, it is done, once */
+    if (rc && cut) { /* the result is not known: asked again, it is done, once */
         reopen(r, chance(r, 0.5) ? KV_MEM_KILL : KV_MEM_POWER, 100);
         rc = store_delete(r->bed.s, &q, &got, &e);
     }
@@ -491,7 +491,7 @@ static void drop_view(struct run *r)
     vec_free(&r->view_model.pushes);
 }
 
-/* A view that is held sees what was there when it was taken, deleted since or not. */
+/* A view that is held sees the data of the moment when it was taken, deleted since or not. */
 static void step_view(struct run *r)
 {
     if (r->view && chance(r, 0.3))

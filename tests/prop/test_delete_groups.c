@@ -2,15 +2,14 @@
  *
  * Some series of a service are deleted, and its roll-ups are corrected: under several grouping
  * rules, with retention, late and old data, builds and jobs of a compactor, power cuts in the
- * middle
- * of purging. At any moment an answer is the slow obvious engine's
+ * middle of purging. At any moment an answer is the slow obvious engine's
  * (tests/lib/store/store_model.h), read from groups or from members; when all is purged, roll-ups
- * hold what members do at every level, byte for byte where they are sums, none had to begin anew,
+ * hold what members do at every level, byte for byte where they are sums, none had to begin again,
  * and long ranges are read from them. SEED=n repeats one; SEEDS=n runs more of them.
  *
  * Broken by hand: a value that vecdiff leaves in is noticed (30 seeds; test_purge_large, too), and
  * so are points of timelines that are not taken out (30 seeds, not in 8). Not noticed in 30 seeds:
- * functions of a node at its base level (10 m and up, under retention) that are left as they were.
+ * unchanged functions of a node at its base level (10 m and up, under retention).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +37,7 @@ struct run {
     struct model m; /* of what is not deleted */
     struct store_bed bed;
     VEC(struct model_request *) requests; /* owned */
-    VEC(void *) old;                      /* arrays of lists of before */
+    VEC(void *) old;                      /* arrays of earlier lists */
     struct steps_held *held;
     struct retain_policy *policy; /* NULL: all is kept */
     int drop;                     /* which labels the next rule drops */
@@ -206,7 +205,7 @@ static void step_delete(struct run *r)
     arena_free(a);
 }
 
-/* Nothing had to begin anew. */
+/* No roll-up had to begin again. */
 static void count_anew(struct run *r)
 {
     struct tomb_stats st;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A step is announced and not valid yet, and the service goes away: leaders ask the controller that
- * announced it to give it up, and go on as if it had not been announced. What it may have made
- * valid it does not give up; the world in which leaders do not ask counts twice.
+ * announced it to abort it, and continue as if it had not been announced. A step that it may have
+ * committed it does not abort; the world in which leaders do not ask counts twice.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static void step_until(struct world *w, bool valid)
     assert_true(valid ? valid_from(w) != 0 : is_announced(w, &next));
 }
 
-/* Pushes of after the step's time, by everybody. */
+/* Pushes with times behind the step's, by all distributors. */
 static uint64_t push_after(struct world *w, int64_t from_ms)
 {
     uint64_t before = w->acked;
@@ -78,8 +78,8 @@ static uint64_t push_after(struct world *w, int64_t from_ms)
     return w->acked - before;
 }
 
-/* The service goes before anybody has confirmed the announcement, for longer than until its time:
- * what comes then is taken. Whoever controls afterwards does not make that announcement valid. */
+/* The service goes away before any node has confirmed the announcement, for longer than until its
+ * time: pushes after that are taken. The next controller does not commit that announcement. */
 static void test_given_up(void **state)
 {
     (void)state;
@@ -91,12 +91,12 @@ static void test_given_up(void **state)
         open_spread(&w, seed, NO_MUTANT);
         step_until(&w, false);
         assert_true(is_announced(&w, &next));
-        sw_pass(&w, 20); /* all have heard, and nobody has said so */
+        sw_pass(&w, 20); /* all know it, and none has confirmed it */
         coord_site_away(w.site, true);
         sw_pass(&w, 2 * AFTER_MS);
         assert_int_equal(w.given_up, NODES);
         assert_int_equal(push_after(&w, next.from_ms), PUSHES * DISTS);
-        for (int i = 0; i < NODES && seed % 2; i++) { /* nobody remembers what it gave up */
+        for (int i = 0; i < NODES && seed % 2; i++) { /* restarts forget the aborts */
             w.nodes[i].gave_up = 0;
             sw_node_down(&w.nodes[i]);
             sw_node_up(&w.nodes[i]);
@@ -110,8 +110,8 @@ static void test_given_up(void **state)
     }
 }
 
-/* It became valid, and those who lead the old places are cut off before they hear of it: they may
- * not give it up, nor may the controller for them. */
+/* It became valid, and the leaders of the old places are cut off before they learn of it: they may
+ * not abort it, nor may the controller for them. */
 static uint64_t cut_off_behind(uint64_t seed, enum mutant mutant)
 {
     uint64_t taken, doubled;
@@ -129,8 +129,7 @@ static uint64_t cut_off_behind(uint64_t seed, enum mutant mutant)
     sw_pass(&w, 20000);
     taken += push_after(&w, valid_from(&w));
     doubled = w.doubled;
-    print_message("seed %" PRIu64 ": %" PRIu64 " taken, %" PRIu64 " given up, %" PRIu64
-                  " doubled\n",
+    print_message("seed %" PRIu64 ": %" PRIu64 " taken, %" PRIu64 " aborted, %" PRIu64 " doubled\n",
                   seed, taken, w.given_up, doubled);
     assert_true(taken > 0);
     sw_close(&w);
@@ -149,8 +148,8 @@ static void test_decided_is_not_given_up(void **state)
     assert_true(doubled > 0);
 }
 
-/* Whoever comes to control does not make valid what another one announced: that one may have given
- * it up. It announces it anew. */
+/* A new controller does not commit a step of another controller, which may have aborted it. It
+ * announces the step again. */
 static void test_anothers(void **state)
 {
     const struct map_whose who = { STR("t"), STR("big") };

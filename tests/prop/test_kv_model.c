@@ -79,7 +79,7 @@ static void make_keys(void)
     qsort(keys, KEYS, sizeof(*keys), by_bytes);
 }
 
-/* Contents of value number v: mostly short, now and then large enough to fill memtables. */
+/* Contents of value number v: mostly short, some large enough to fill memtables. */
 static struct str value_of(uint32_t v, char *room)
 {
     size_t len = hash_u64(v) % 50 == 0 ? 100000 : hash_u64(v) % 30;

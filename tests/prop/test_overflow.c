@@ -123,7 +123,7 @@ static uint64_t answer_below(const char *answer, struct str prefix)
     return sum;
 }
 
-/* The whole is exact; below any frames no more is told than there was; [overflow] ends a stack. */
+/* The whole is exact; below any frames no more is reported than is stored; [overflow] is a leaf. */
 static void check_range(struct run *r, int svc, uint32_t from, uint32_t to)
 {
     static char answer[1 << 16];

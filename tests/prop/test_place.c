@@ -54,7 +54,7 @@ static size_t index_of(const struct fleet *f, const char *name)
     for (size_t i = 0; i < f->n; i++)
         if (strcmp(f->names[i], name) == 0)
             return i;
-    fail_msg("%s is no node", name);
+    fail_msg("%s is not a node", name);
     return 0;
 }
 
@@ -309,7 +309,7 @@ static void test_never_below_replicas(void **state)
     assert_int_equal(step.kind, PLACE_NOTHING);
 }
 
-/* Nobody goes whose going would leave those behind without a majority that lives and knows. */
+/* No member is removed if the others would then lack a majority that lives and has the log. */
 static void test_removal_waits_for_a_majority(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pprof bodies of all forms, decoded from nothing and by what is known of their service, mean what
- * a plain slow decoder reads: series, stacks with all parts of their frames, values, what was left
- * out. Bodies are as long as their memory, so that a sanitizer sees what is read past them. SEED=n
- * is another run.
+ * pprof bodies of all forms, decoded from nothing and with the known samples of their service, mean
+ * what a plain slow decoder reads: series, stacks with all parts of their frames, values, left-out
+ * profiles. Bodies are as long as their memory, so that a sanitizer sees reads past them. SEED=n is
+ * another run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,7 +84,7 @@ static void rows_of(const struct push *p, struct buf *out)
     (void)pprof_forms_add_up(out);
 }
 
-/* Says which line is the first that differs, and how it goes on from there. */
+/* Names the first line that differs, and its rest. */
 static void same_text(const char *what, const struct buf *got, const struct buf *want)
 {
     struct str g = buf_str(got), w = buf_str(want), a, b;
@@ -133,7 +133,7 @@ static void one_body(struct service *s, struct str body, struct pprof_forms_read
     dist_whole(&plain.push, &a);
     for (int again = 0; again < 2; again++) {
         decode(s, body, &known);
-        check(again ? "known" : "by what is known", &known.push, &want);
+        check(again ? "known" : "with known samples", &known.push, &want);
         dist_same_drops(&known.push, &plain.push);
         dist_whole(&known.push, &b); /* exemplars too */
         same_text("beside from nothing", &b, &a);
@@ -177,7 +177,7 @@ static void test_forms(void **state)
     assert_true(sum.value_count > 100 && sum.negative > 100 && sum.unknown_location > 100);
     assert_true(sum.samples > 3 * (sum.value_count + sum.negative + sum.unknown_location));
     assert_true(pushes > ROUNDS * BODIES);
-    printf("%" PRIu64 " samples, %zu pushes by what is known\n", sum.samples, pushes);
+    printf("%" PRIu64 " samples, %zu pushes with known samples\n", sum.samples, pushes);
 }
 
 int main(void)

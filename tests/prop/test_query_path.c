@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A querier over two real ingesters (four shards, databases in memory) on one simulated loop:
- * random writes, some repeated, some late, sealed now and then; what /render and
- * SelectMergeStacktraces answer equals the sum over the acked writes.
+ * random writes, some repeated, some late, sealed from time to time; the answers of /render and
+ * SelectMergeStacktraces equal the sum over the acked writes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

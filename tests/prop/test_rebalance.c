@@ -257,8 +257,8 @@ static void test_three_at_once(void **state)
     world_close(&w);
 }
 
-/* A zone that comes: each shard gets a copy there. One that is lost: the others keep what they
- * have, and take the rest. */
+/* A zone is added: each shard gets a copy there. A zone is lost: the others keep their copies, and
+ * take the rest. */
 static void test_a_zone_comes_and_goes(void **state)
 {
     (void)state;
@@ -402,7 +402,7 @@ static void test_bytes_become_even(void **state)
     }
 }
 
-/* One that comes gets its part of the bytes with its part of the shards. */
+/* A node that joins gets its part of the bytes with its part of the shards. */
 static void test_a_join_gets_its_bytes(void **state)
 {
     (void)state;
@@ -429,7 +429,7 @@ static void test_a_join_gets_its_bytes(void **state)
     }
 }
 
-/* Bytes that nobody could notice move nothing. */
+/* A small difference in bytes moves nothing. */
 static void test_little_moves_nothing(void **state)
 {
     (void)state;

@@ -4,9 +4,9 @@
  * that lose power between fsyncs; nodes that die and come back; a coordination whose records come
  * late; members that change; snapshots; disks that are lost for good. At every moment:
  *
- *   - what is committed at an index is the same for everybody, for ever;
- *   - a term has one leader; what is acked is committed; what is read knows all that was acked
- *     before the question;
+ *   - the committed entry of an index is the same on all replicas, permanently;
+ *   - a term has one leader; an acked write is committed; a read sees all that was acked before the
+ *     question;
  * and when the world is whole again, all databases become the same, with each acked write once.
  *
  * The same is run with one thing in the protocol switched off each time (enum replica_mutant): each
@@ -86,7 +86,7 @@ static bool caught(uint32_t mutant, uint64_t from, uint64_t seeds)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        for (int i = 1; i < 16; i++) /* cmocka's, which would go on in the child */
+        for (int i = 1; i < 16; i++) /* cmocka's handlers, which would run in the child */
             (void)signal(i, SIG_DFL);
         for (uint64_t i = 0; i < seeds; i++) {
             const char *broken = one(from + i, mutant);
@@ -109,7 +109,7 @@ static void test_mutants(void **state)
     static const struct {
         uint32_t mutant;
         const char *name;
-        uint64_t from; /* near a seed that shows it: the worlds are the same for ever */
+        uint64_t from; /* near a seed that shows it: a seed's world never changes */
     } list[] = {
         { MUTANT_ACK_BEFORE_SYNC, "acks before the fsync", 1050 },
         { MUTANT_TRUNCATE_ALWAYS, "cuts what stands behind a message's entries", 1000 },

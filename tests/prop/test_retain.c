@@ -6,12 +6,12 @@
  *
  *   the answer's bounds contain the range, as far as anything is kept, and by no more than the base
  *   nodes at its edges; the answer is the exact sum of all pushes within these bounds, nothing
- *   older, nothing missing; views from before answer as before; what is too old is refused, all
+ *   older, nothing missing; held views answer as before; data that are too old are refused, all
  *   else is taken; nothing is answered that is older than the total retention by more than a 64th
  *   of it and a base node there.
  *
- * Now and then the wall clock is years off for a while, over restarts and power cuts; it is seen to
- * before it is believed (eclock.h), and then nothing has gone that would not have.
+ * At times the wall clock is years off for a while, over restarts and power cuts; it is corrected
+ * before it is believed (eclock.h), and then nothing has expired that would not have otherwise.
  *
  * SEED=n repeats one; SEEDS=n runs more of them.
  */

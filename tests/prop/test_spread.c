@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Pushes and their retries while the map changes: services are spread, tenants get other sizes. A
- * distributor has heard of a map within LAG of its making, or it is cut off and has an old one; a
- * sender's clock is ahead by FUTURE at most. Wherever an attempt is let through, it goes where the
- * first one went: one shard's write ids know all of them. And each place there ever was is among
- * those that readers of any later map ask.
+ * distributor knows a map within LAG of its making, or it is cut off and has an old one; a sender's
+ * clock is ahead by FUTURE at most. Every accepted attempt goes where the first one went: one
+ * shard's write ids know all of them. And each earlier place is among those that readers of any
+ * later map ask.
  *
  * SEED=n and ROUNDS=m repeat and lengthen it.
  */
@@ -125,7 +125,7 @@ static void attempt(struct world *w, struct push *p)
     w->attempts++;
     w->stale += cut_off;
     if (map_outdates(ingester, p->tenant, p->service, its->version, slot_ms)) {
-        assert_true(cut_off); /* whoever heard in time is not refused */
+        assert_true(cut_off); /* a distributor with a recent map is not refused */
         w->refused++;
         return;
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A push counts once, whoever is cut off from the coordination service and for how long, and
- * whatever clocks say, while places change. Real views, members, leads and controllers over a
- * simulated service; replication is a model of terms that members promise; distributors have views
- * of their own, clocks that are up to an hour off, and send a push again elsewhere when its answer
- * is lost.
+ * A push counts once while places change, whichever process is cut off from the coordination
+ * service and for how long, and whatever clocks say. Real views, members, leads and controllers
+ * over a simulated service; replication is a model of terms that members promise; distributors have
+ * views of their own, clocks that are up to an hour off, and send a push again elsewhere when its
+ * answer is lost.
  *
- * The two worlds of mutants make steps valid without what makes them safe: nobody confirms, or
+ * The two worlds of mutants make steps valid without what makes them safe: no node confirms, or
  * leaders confirm whatever they hold. There, something must be counted twice.
  *
  * SEED=n and ROUNDS=m repeat and lengthen it.
@@ -31,7 +31,7 @@ static const char *const names[] = { "a", "b", "big" };
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
-/* Somebody wants another number; the mutant makes a step of that at once. */
+/* An operator wants another number; the mutant makes a step of that at once. */
 static void change(struct world *w)
 {
     const struct map *m = sw_map(w), *next = NULL, *then;
@@ -113,7 +113,7 @@ static void run(struct world *w, uint64_t seed, enum mutant mutant)
     count_steps(w);
     print_message("seed %" PRIu64 ": %" PRIu64 " taken, %" PRIu64
                   " of them by the cut off, %" PRIu64 " refused, %u steps, %" PRIu64
-                  " given up, %" PRIu64 " doubled\n",
+                  " aborted, %" PRIu64 " doubled\n",
                   seed, w->acked, w->cut_acked, w->refused, w->steps, w->given_up, w->doubled);
     sw_close(w);
 }

@@ -144,7 +144,7 @@ static void forget(struct run *r, uint32_t pod, uint32_t from, uint32_t to)
     r->pushes.len = n;
 }
 
-/* A pod for ever; or some time of a pod or of all, whose real bounds the answer says. */
+/* Deletes a pod, at all times; or some time of a pod or of all, whose real bounds it returns. */
 static void delete (struct run *r)
 {
     bool range = r->no_floors && chance(r, 0.5);

@@ -55,7 +55,7 @@ static void test_mutant(void **state)
         if (r.broken)
             return;
     }
-    fail_msg("20 worlds in which repeated pushes have other keys, and nobody noticed");
+    fail_msg("20 worlds in which repeated pushes have other keys, and no oracle noticed");
 }
 #endif
 

@@ -2,22 +2,30 @@
  *
  * controller: from what is seen to the next write.
  *
- *   each tick:  am I it? ──no──> try to be, when among the first nodes that live
- *                  │yes
- *               the map: none -> make it; no id -> give it one; a node missing, moved, drained
- *                        empty -> the next version
- *                  │as it should be
- *               records: a shard has none -> its first; one step for some of the others
+ *   each tick (on_tick):
+ *
+ *     waits ──campaign, act: the key is ours──> acts ──depose: lease or store changed──> waits
+ *                                                │
+ *               the map: not found ──controller_make_map──────────────> end of the tick
+ *                        no id ──controller_name_cluster──────────────> end of the tick
+ *                        a node missing, moved, drained empty
+ *                              ──controller_mend_map──────────────────> end of the tick
+ *               work_out: which nodes should have each shard
+ *               records: a shard has none ──first_records──> its first one
+ *               places:  ──controller_spread, controller_steps──> the next version of the map
+ *               leaders: ──controller_lead──> other leaders for some shards
+ *               records: ──move_shards──> one step for some of the others
  *
  * One write of the map at a time, some records at once, each a transaction that compares the fence
- * and what it was made from. What fails is looked at again in the next tick: there is no list of
- * things to do that could go stale.
+ * and the revision that it was made from. A write that fails is worked out again in the next tick:
+ * there is no list of things to do that could go stale.
  *
- * A dead node keeps its place for replace_ms: a restart must not move its data. When it was last
- * alive is known only since this controller began, so a new controller waits anew.
+ * A dead node keeps its place for replace_ms: a restart must not move its data. A controller knows
+ * only since its own start when a node was last alive, so a new controller waits the whole time
+ * again.
  *
- * How far replicas are comes from their nodes' own keys. Of a shard whose leader says nothing,
- * nothing is known, and nothing is done.
+ * How far replicas are comes from the nodes' own keys. A shard whose leader reports nothing is left
+ * alone.
  */
 #include "common/cluster/control/controller.h"
 
@@ -88,7 +96,7 @@ struct control_call *controller_call(struct controller *c, uint32_t shard, int64
     return k;
 }
 
-/* ---- who is it ------------------------------------------------------------------------------- */
+/* ---- which node is the controller ------------------------------------------------------------ */
 
 static void depose(struct controller *c)
 {
@@ -145,8 +153,9 @@ static void on_campaigned(void *cookie, const struct coord_reply *r)
     coord_list(c->o.coord, key_str(&key), on_who, c);
 }
 
-/* Only the first few try: a thousand nodes would ask all the time. And one that did, since when it
- * has the same lease: the key may be its own without its knowing, and then nobody else gets it. */
+/* Only the first few nodes that live try, or a thousand nodes would ask all the time. A node that
+ * has tried under its present lease tries again: the key may be its own although the answer was
+ * lost, and no other node could then get it. */
 static bool candidate(const struct controller *c)
 {
     uint32_t before = 0;
@@ -246,8 +255,9 @@ void controller_look_end(struct control_look *look)
     xfree(look->shards);
 }
 
-/* Worked out anew when nodes came or went, and, once all is where it should be, now and then: what
- * shards store changes. Not on the way, else half a copy might be given up for another. */
+/* Works out the places again when nodes came or went and, once all shards are where they should be,
+ * every REPLAN_MS, since what shards store changes. Not while shards move, or a half-made copy
+ * might be dropped for another place. */
 static void work_out(struct controller *c, const struct map *m)
 {
     bool idle = !c->moving && controller_now_ms(c) - c->wanted_ms >= REPLAN_MS;

@@ -32,13 +32,13 @@ struct control_lead {    /* leaders are made even: controller_lead.c */
     uint32_t uneven;     /* shards that another member should lead, also later */
 };
 struct control_steps {  /* controller_steps.c */
-    uint64_t announced; /* the version of what is announced, as it was seen last; 0: nothing was */
-    uint64_t since_ms;  /* and when it was seen first */
+    uint64_t announced; /* version of the announced step, as last seen; 0: none was announced */
+    uint64_t since_ms;  /* when it was first seen */
     size_t turn;        /* among all that may be wanted */
 };
-struct control_word { /* what was announced, and given up: kept for as long as the process lives */
-    char by[MAP_BY_MAX + 1];    /* who we are, since we act; "": announcements do not say it */
-    uint64_t decided, given_up; /* the last announcement that was to become valid; that may not */
+struct control_word { /* steps that were announced or aborted: kept while the process lives */
+    char by[MAP_BY_MAX + 1];    /* our id since we act; "": announcements do not say it */
+    uint64_t decided, given_up; /* versions: the last step that we committed; the last aborted */
 };
 struct controller {
     struct controller_opts o;
@@ -78,7 +78,7 @@ static inline uint64_t controller_now_ms(const struct controller *c)
 void PRINTF(2, 3) controller_say(struct controller *c, const char *fmt, ...);
 /* Holds while this controller was not deposed; `key` is the controller's. */
 struct coord_compare controller_fence(const struct controller *c, const struct coord_key *key);
-/* What on_called takes: of a shard, or (CLUSTER_SHARDS_MAX) of the map or of many records. */
+/* The cookie of on_called: of a shard, or (CLUSTER_SHARDS_MAX) of the map or of many records. */
 struct control_call *controller_call(struct controller *c, uint32_t shard, int64_t rev);
 void controller_on_called(void *cookie, const struct coord_reply *r);
 
@@ -88,19 +88,19 @@ void controller_forget_all(struct controller *c);
 void controller_on_state(void *cookie, const struct coord_kv *kv);
 void controller_on_states(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev);
 
-/* The nodes that may have shards, and all shards as they are. */
+/* The nodes that may have shards, and the present places of all shards. */
 struct control_look {
     struct place_node *nodes;   /* owned */
     struct place_shard *shards; /* owned */
     struct place_in in;         /* both */
 };
-/* False: there is no node. */
+/* False: no node may have shards. */
 bool controller_look(struct controller *c, const struct map *m, struct control_look *ret);
 void controller_look_end(struct control_look *look);
-/* Who should lead, into `wanted`; looks every few seconds. */
+/* Which member should lead each shard, into `wanted`; looks every few seconds. */
 void controller_lead(struct controller *c, const struct map *m);
 void controller_lead_forget(struct controller *c);
-/* Is the shard, whose record has this revision, to get another leader? */
+/* True if the shard, whose record has this revision, is to get another leader. */
 bool controller_turns(const struct controller *c, uint32_t shard, int64_t rev);
 void controller_turned(struct controller *c, uint32_t shard); /* it was tried */
 
@@ -109,10 +109,11 @@ void controller_make_map(struct controller *c);
 bool controller_name_cluster(struct controller *c);
 /* True: the map is as it should be. */
 bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev);
-/* Nothing is to be moved any more: nor in haste. */
+/* All shards are in their places: ends a faster pace of moves (map.moves). */
 void controller_calm(struct controller *c, const struct map *m, int64_t rev);
 void controller_spread(struct controller *c, const struct map *m, int64_t rev);
-/* It acts now: what it announces from here on is another one's than what it did before. */
+/* This node is the controller now: what it announces from here on is distinct from what it
+ * announced earlier. */
 void controller_word(struct controller *c);
 void controller_steps(struct controller *c, const struct map *m, int64_t rev);
 /* Swapped for the one of `rev`. */

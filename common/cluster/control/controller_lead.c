@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * controller_lead: who should lead each shard, looked at every few seconds: from who leads now and
- * what nodes say of their shards (place_leaders.c).
+ * controller_lead: which member should lead each shard, worked out every few seconds from the
+ * present leaders and what nodes report of their shards (place_leaders.c).
  *
- * A new leader costs a shard a moment without one, so hand-overs for evenness are counted: so many
- * at once, and as many again each half minute (a thirty-second of the shards, at least eight);
- * and a shard has the leader that it got for some minutes at least. What must be done for other
- * reasons (a node drains, its disk is full, it died) is not held back by this: those have other
- * ways to a new leader. Who lost its lead because it was away has no claim to have it back; it has
- * less to do then, and gets as much as makes it even.
+ * A new leader costs a shard a moment without one, so hand-overs for evenness are limited: so many
+ * at once, and as many again each half minute (a thirty-second of the shards, at least eight); and
+ * a shard keeps the leader that it got for some minutes at least. Leads that must change for other
+ * reasons (a node drains, its disk is full, it died) are not limited by this: those have other ways
+ * to a new leader. A node that lost its leads while it was away has no claim to them; it has less
+ * to do then, and gets as many leads as make the load even.
  */
 #include "common/cluster/control/controller_impl.h"
 

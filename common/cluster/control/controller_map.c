@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * controller_map: the map is made, with the cluster's id, and mended where it is not as things are.
+ * controller_map: makes the map, with the cluster's id, and corrects it when it differs from the
+ * nodes that live.
+ *
+ * Each function compares the map with what is seen and writes at most one next version, in one
+ * transaction that compares the fence and the map's revision. The cluster's id is written with the
+ * first map and never again: a process that finds the key `ring/cluster` knows that the
+ * cluster exists.
  */
 #include <stdio.h>
 
@@ -13,7 +19,8 @@
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-/* The first one with the cluster's id: where that is there already, somebody rebuilds a cluster. */
+/* Writes the map; the first one together with the cluster's id. Where an id exists without a map,
+ * an operator is rebuilding the cluster, and the transaction fails. */
 static void put_both(struct controller *c, struct str map, int64_t rev)
 {
     struct coord_key fence = key_controller(str_c(c->prefix)), key = key_map(str_c(c->prefix));
@@ -47,7 +54,7 @@ void controller_put_map(struct controller *c, const struct map *m, int64_t rev)
     buf_deinit(&text);
 }
 
-/* A cluster from before there were ids. Created once, by whoever acts: never changed. */
+/* Gives an id to a cluster of an older build, which had none. It is created once, never changed. */
 bool controller_name_cluster(struct controller *c)
 {
     struct coord_key fence = key_controller(str_c(c->prefix));
@@ -183,8 +190,8 @@ static uint64_t rate_of(const struct controller *c, const struct progress_servic
     return sum;
 }
 
-/* Grows only: what a service needed once it may need again, and each change is read for ever. And
- * one change after the other. */
+/* Only ever spreads more: a service may need again what it needed once, and each change is read
+ * permanently. One change at a time. */
 static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
                        const struct progress_service *s)
 {

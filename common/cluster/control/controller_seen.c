@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * controller_seen: what nodes tell of their replicas, by name of the node.
+ * controller_seen: the last reports of all nodes on their replicas, by name of the node.
  */
 #include <stdio.h>
 

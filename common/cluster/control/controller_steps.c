@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * controller_steps: what is wanted of places is announced, and made valid once it is confirmed.
+ * controller_steps: announces the changes of places that are wanted, and commits them once they are
+ * confirmed.
  *
- * One announcement at a time: while it stands, those who heard of it refuse what it is about, so it
- * must come to an end soon; and it is made only when those who must confirm it have just shown, by
- * confirming the map that wants it, that they can. What is not confirmed in time goes back to being
- * wanted, and another one gets its turn.
+ *   wanted ──announce──> announced ──commit──> a step
+ *     ^                      │  │
+ *     └──────retreat─────────┘  └──announce, with a later time: profiles exist after the first one
  *
- * Only who announced a step makes it valid. So where etcd goes away before that, whoever refuses
- * what the step is about asks him, and has his word that it will not be (controller_give_up): he
- * remembers that for as long as he lives, and who comes after him announces anew. What he has tried
- * to make valid he cannot give up any more: who knows what etcd did.
+ * 1. A change is announced only when all nodes that must confirm it have just confirmed the map
+ *    that wants it, so they are able to. One change at a time.
+ * 2. While it is announced, every process that knows it refuses writes that it may move. So it ends
+ *    after 5 s plus a 15th of spread_after_ms, at most (10 s at least).
+ * 3. Confirmed by all nodes: it is committed. If a profile at the old places is as late as the
+ *    step, the step gets a later time instead.
+ * 4. Not confirmed in time: the change is only wanted again (retreat), and another one gets its
+ *    turn.
  *
- * No clock makes it right, only soon: that nothing at the old places is of the step's time or later
- * is what confirmations say, not what clocks do. A time that turns out to be too early is moved.
+ * Only the controller that announced a step commits it. If etcd goes away before that, an ingester
+ * that refuses writes for the step asks the announcing controller to abort it (controller_give_up).
+ * The abort is final: the controller remembers it while the process lives, and a later controller
+ * announces again. A step that it has tried to commit it cannot abort, since etcd may have executed
+ * the commit.
+ *
+ * No clock makes this right, clocks only make it fast: that no profile at the old places is as late
+ * as the step is what confirmations say.
  */
 #include <stdio.h>
 
@@ -65,8 +75,8 @@ int controller_give_up(struct controller *c, struct str by, uint64_t version, st
     return 0;
 }
 
-/* A controller of an older build makes valid what it finds announced: while there may be one, or a
- * node of which nobody knows, nobody's word is worth anything. */
+/* A controller of an older build commits any step that it finds announced. While such a controller
+ * may exist, or a node whose build is not known, no promise of an abort can be kept. */
 static struct str word(const struct controller *c, const struct map *m)
 {
     struct view_node n;
@@ -154,7 +164,7 @@ static void mind(struct controller *c, const struct map *m, int64_t rev, const s
     if (next->by.len && !str_eqc(next->by, c->word.by))
         retreat(c, m, rev, w, "another controller did it");
     else if (next->version <= c->word.given_up)
-        retreat(c, m, rev, w, "it was given up while etcd was away");
+        retreat(c, m, rev, w, "it was aborted while etcd was away");
     else if (got.all && got.newest_ms < next->from_ms)
         commit(c, m, rev, w);
     else if (got.all)

@@ -47,13 +47,14 @@ struct coord_reply {
     const struct coord_kv *kvs; /* list: by key, borrowed for the call */
     size_t kvs_len;
     int64_t lease;   /* grant */
-    uint64_t ttl_ms; /* grant, keep: what is left; keep: 0 = the lease is gone */
-    uint64_t store;  /* the number of who answered; 0: not said */
+    uint64_t ttl_ms; /* grant, keep: the time left; keep: 0 = the lease is gone */
+    uint64_t store;  /* the number of the store that answered; 0: not said */
 };
 typedef void (*coord_fn)(void *cookie, const struct coord_reply *r);
 
 /* A watch first hands over all keys there are, then each change in order of revisions, none left
- * out and none twice. Where it cannot go on (compacted, another cluster), all keys come again. */
+ * out and none twice. Where it cannot continue (compacted, another cluster), all keys come
+ * again. */
 struct coord_watch_opts {
     struct str prefix;
     void (*all)(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev);
@@ -123,7 +124,7 @@ static inline void coord_cancel(struct coord *c, const void *cookie)
 {
     c->ops->cancel(c, cookie);
 }
-/* What the last call failed with, for people; "" when it did not. */
+/* The error of the last call, for the operator; "" if it succeeded. */
 static inline const char *coord_why(const struct coord *c)
 {
     return c && c->ops->why ? c->ops->why(c) : "";

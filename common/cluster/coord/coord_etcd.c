@@ -10,17 +10,18 @@
  * HTTP is common/net's client (libcurl on a thread of its own): it has TLS, deadlines, and
  * answers in pieces; a second client for this would have the same insides.
  *
- * One endpoint is in use; a call that cannot reach it moves everybody to the next. Lists, keeps and
+ * One endpoint is in use; a call that cannot reach it moves all calls to the next. Lists, keeps and
  * revokes are tried once on each endpoint before they fail. Transactions and grants are not: they
- * may have happened, and only the caller knows what a second time would mean.
+ * may have been executed, and only the caller knows what a second one would mean.
  *
- * etcd says nothing on a watch without news, and a connection may die without a word. So each watch
- * counts its keys every second: an answer is what "heard" means, while the stream has said that it
- * watches (an etcd, or a proxy, that answers all but watches must not keep a view young); and one
+ * etcd sends nothing on a watch without news, and a connection may die without a sign. So each
+ * watch counts its keys every second. An answer counts as "heard" while the stream has said that it
+ * watches (an etcd, or a proxy, that answers all but watches must not keep a view young). An answer
  * of an older revision than was seen when it was asked, or of another cluster, begins the watch
- * anew. One without a line for STALL_MS is opened again, from where it was, which loses nothing;
- * so is one without a line for QUIET_MS while the count says that the store went on: after a cut
- * that lost our acknowledgements alone, etcd's kernel sends again half a minute later perhaps.
+ * from the start. A stream without a line for STALL_MS is opened again at its last revision, which
+ * loses nothing; so is a stream without a line for QUIET_MS while the count shows that the store
+ * changed: after a cut that lost our acknowledgements alone, etcd's kernel may send again only half
+ * a minute later.
  */
 #include "common/cluster/coord/coord_etcd.h"
 
@@ -89,7 +90,7 @@ struct etcd {
     struct http_call *login;
     struct list calls, waiting, watches;
     struct err why; /* code 0: the last call did not fail */
-    /* Reading may go on for long where changes are refused. Code 0: the last one was made. */
+    /* Reads may succeed for long while changes are refused. Code 0: the last change was made. */
     struct err refused;
 };
 
@@ -143,7 +144,7 @@ static void call_fail(struct etcd_call *k, const struct err *e)
     call_end(k, &(struct coord_reply){ .err = e });
 }
 
-/* What etcd says is wrong. True: it was the token, and the call was begun again. */
+/* Handles an error of etcd. True: it concerned the token, and the call was begun again. */
 static bool refused(struct etcd_call *k, const struct etcd_answer *a, struct err *e)
 {
     struct etcd *c = k->c;
@@ -228,7 +229,7 @@ static void on_done(void *cookie, struct http_multi_reply *r)
 
 /* ---- login ----------------------------------------------------------------------------------- */
 
-/* Who asks again at once waits for the next login. */
+/* A call that is repeated at once waits for the next login. */
 static void login_failed(struct etcd *c, const struct err *e)
 {
     size_t n = 0;
@@ -479,7 +480,7 @@ static void on_stream_end(void *cookie, struct http_multi_reply *r)
     struct coord_watch *w = cookie;
 
     w->stream = NULL;
-    /* Silence is no fault: the watch goes on where it was. A refusal by words may be the token. */
+    /* Silence is no fault: the watch continues where it was. A refusal may concern the token. */
     if (r->err && r->err->code != ERR_TIMEOUT)
         next_endpoint(w->c, w->endpoint);
     if (!r->err && r->status != 200)
@@ -551,7 +552,7 @@ static void on_counted(void *cookie, const struct coord_reply *r)
     w->counting = false;
     if (r->err)
         return;
-    /* What the watch saw since it was asked may well be newer than the answer. */
+    /* Events that the watch got since the question may be newer than the answer. */
     if (w->stream && (r->rev < MIN(w->seen, w->counted_from) || is_other(w, r->store))) {
         watch_anew(w); /* restored from a backup, or another cluster */
         return;

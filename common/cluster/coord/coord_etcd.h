@@ -18,9 +18,9 @@ struct coord_etcd_opts { /* everything is copied */
     struct http_client_tls tls;
     const char *user, *password; /* NULL or "": no login */
 };
-/* Real loops only. ERR_CONFIG: a URL is none, there are none or too many. */
+/* Real loops only. ERR_CONFIG: a URL is invalid, or their number is 0 or too high. */
 NODISCARD int coord_etcd_new(const struct coord_etcd_opts *o, struct coord **ret, struct err *e);
-/* What etcd said when it last refused a change or a lease: no right to, no space left, no leader;
+/* The reason of etcd's last refusal of a change or a lease: no right, no space left, no leader;
  * "" when it has made a change since. coord_why says it, too, while it holds. */
 const char *coord_etcd_refused(const struct coord *coord);
 

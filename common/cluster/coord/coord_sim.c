@@ -537,7 +537,7 @@ static void sim_cancel(struct coord *coord, const void *cookie)
     list_for (it, &c->calls) {
         struct sim_call *k = container_of(it, struct sim_call, list);
 
-        /* What is on its way still arrives. */
+        /* Messages that are on their way still arrive. */
         if (k->cookie == cookie)
             k->fn = NULL;
     }

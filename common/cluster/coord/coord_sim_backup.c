@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * coord_sim_backup: the simulated service as it was once, or empty, in place of what it is.
+ * coord_sim_backup: replaces the data of the simulated service by a backup, or by none.
  */
 #include "common/base/mem.h"
 #include "common/cluster/coord/coord_sim_impl.h"
@@ -34,7 +34,7 @@ void coord_backup_free(struct coord_backup *b)
     xfree(b);
 }
 
-/* Numbers of leases go on: etcd makes them by chance, none comes twice. */
+/* Numbers of leases continue: etcd draws them at random, and none comes twice. */
 void coord_site_restore(struct coord_site *s, const struct coord_backup *b)
 {
     sim_forget(s, s->rev);

@@ -38,6 +38,6 @@ struct coord_kv sim_kv_copy(const struct coord_kv *kv);
 void sim_kv_drop(struct coord_kv *kv);
 /* Whole revisions. */
 void sim_forget(struct coord_site *s, int64_t upto);
-void sim_pump_soon(struct coord_site *s); /* watches go on */
+void sim_pump_soon(struct coord_site *s); /* watches continue */
 
 #endif

@@ -234,7 +234,7 @@ static int take_header(const struct json_val *v, struct etcd_answer *ret, struct
         code =
             json_take_str(json_get(header, "cluster_id", "clusterId"), "cluster_id", &cluster, e);
     if (!code && cluster.len && !str_u64(cluster, &ret->cluster))
-        code = err_set(e, ERR_INPUT, "cluster_id is no number");
+        code = err_set(e, ERR_INPUT, "cluster_id is not a number");
     return code;
 }
 

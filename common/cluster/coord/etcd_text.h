@@ -16,7 +16,7 @@
 
 #define ETCD_ANSWER_MAX (32 * MIB)
 
-/* Keys that begin with `prefix`; `count`: only how many, to see that somebody answers. */
+/* Keys that begin with `prefix`; `count`: only how many, to see that the service answers. */
 void etcd_put_range(struct buf *out, struct str prefix, bool count);
 void etcd_put_txn(struct buf *out, const struct coord_compare *cmp, size_t cmp_len,
                   const struct coord_change *chg, size_t chg_len);

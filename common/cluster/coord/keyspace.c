@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * keyspace: names of keys, and the values of a node that lives and of a cluster's id.
+ *
+ * Each kind of key has one function that writes it; key_parse is their reverse for the keys below
+ * ring/. Values are JSON with unknown keys skipped, so that an older build can read those of a
+ * newer one.
  */
 #include "common/cluster/coord/keyspace.h"
 

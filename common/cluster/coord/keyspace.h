@@ -7,18 +7,18 @@
  *   <prefix>/ring/shard/0007     the record of shard 7 (record.h)
  *   <prefix>/ring/live/<node>    under a lease of the node: it lives; struct live
  *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
- *   <prefix>/controller          under a lease: who controls; its creation is the fence
- *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h;
- *                                ingesters read who does: ingester/build/claimed.h
+ *   <prefix>/controller          under a lease: which node controls; its creation is the fence
+ *   <prefix>/compactor/          which compactor builds coarse levels of which shard:
+ *                                compactor/claims.h; ingesters read it: ingester/build/claimed.h
  *   <prefix>/distributor/live/   under leases: which distributors live: peers.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
- *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/base/sole.c
+ *   <prefix>/once/<node>         which folder and process is the node: ingester/base/sole.c
  *   <prefix>/adopt               this and the next two are made by `embertree adopt`: adopt.h
  *   <prefix>/adopted/<node>      the number (node-id) of the data folder that was adopted
  *   <prefix>/adopted-from/<node> the path of that folder, for messages
  *
- * What every process watches stands below ring/ and seldom changes; what changes every few seconds
- * stands apart, for the controller alone.
+ * All processes watch the keys below ring/, which seldom change. Keys that change every few seconds
+ * are stored apart, for the controller alone.
  */
 #ifndef COMMON_CLUSTER_COORD_KEYSPACE_H
 #define COMMON_CLUSTER_COORD_KEYSPACE_H
@@ -58,7 +58,7 @@ static inline struct str key_str(const struct coord_key *k)
 }
 
 enum key_kind { KEY_OTHER, KEY_CLUSTER, KEY_MAP, KEY_SHARD, KEY_LIVE, KEY_STATE };
-/* What a key below the prefix stands for; the number or the name through the pointers. */
+/* The kind of a key below the prefix; its number or name goes to the pointers. */
 enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
                         struct str *ret_node);
 
@@ -75,7 +75,7 @@ struct live {
     char addr[RPC_ADDR_MAX + 1];
     char zone[ZONE_MAX + 1];
     uint32_t methods; /* rpc methods of its build: RPC_METHODS; a build that does not say: 21 */
-    bool drained;     /* its folder knows that it was drained, and nobody took that back */
+    bool drained;     /* its folder knows that it was drained, and not undrained since */
 };
 void live_write(const struct live *l, struct buf *out);
 NODISCARD int live_parse(struct str text, struct live *ret, struct err *e);

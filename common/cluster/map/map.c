@@ -6,7 +6,7 @@
  *
  *   which shards has the tenant?   all; or the first `shards` of an order of all shards that is the
  *                                  tenant's own (a shuffle seeded by its name): two tenants share
- *                                  few shards, so one that misbehaves hurts few others
+ *                                  few shards, so a tenant with too much load hurts few
  *   which of them has the service? of all: shard_of. Of a subset: a jump hash (Lamping and Veach
  *                                  2014) of the same number over the size
  *   which of them has the series?  a spread service has the first `spread` of an order of its own
@@ -14,7 +14,7 @@
  *
  * An order does not depend on how much of it is used, so a larger number adds shards and takes none
  * away. Readers ask all that were ever in use: each size there was, with the largest spread, since
- * somebody with an old map may have put the two together in any way.
+ * a process with an old map may have combined the two in any way.
  *
  * Two tables of names are made with the map; a map without tenants and services does no lookup.
  */
@@ -74,8 +74,8 @@ static uint32_t jump(uint64_t key, uint32_t n)
 }
 
 /* The first `n` of the tenant's order of all shards: a shuffle (Fisher and Yates) that stops there.
- * What stands at a place that was not swapped is its number, so no array of all is needed; few are
- * taken, and looking through what was swapped costs less than a table. */
+ * A place that was not swapped holds its own number, so no array of all is needed; few are taken,
+ * and a search through the swapped places costs less than a table. */
 static void shuffle(struct str tenant, uint32_t shards, uint32_t n, uint32_t *ret)
 {
     uint64_t seed = seed_of(tenant) ^ SHUFFLE_SALT;
@@ -251,7 +251,7 @@ bool map_is_placed(const struct map *m, struct str tenant, struct str service)
     return map_tenant_steps(m, tenant)->len || service_of(m, tenant, service);
 }
 
-/* Those of `some` that are not there yet. */
+/* Adds those of `some` that `to` lacks. */
 static uint32_t unite(uint32_t *to, uint32_t n, const uint32_t *some, uint32_t len)
 {
     for (uint32_t k = 0; k < len; k++) {
@@ -300,8 +300,8 @@ size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, 
     return most;
 }
 
-/* What is announced becomes valid in a map that is later than ours, if it does: so whoever does not
- * know one later than ours may be wrong. */
+/* An announced step becomes valid, if it does, in a map that is later than ours: so a process that
+ * knows no later map may be wrong. */
 static bool outdates(const struct map *m, const struct map_steps *s, uint64_t version,
                      int64_t when_ms)
 {
@@ -479,7 +479,7 @@ static int copy_tenants(struct map_impl *p, const struct map *from, struct err *
         shuffle(t->name, from->shards, most, order);
         subsets[i] = (struct named){ .tenant = t, .shards = order };
         if (map_str_put(p->tenants, t->name, &subsets[i]))
-            return err_set(e, ERR_INPUT, "tenant %.*s stands there twice", STR_ARG(t->name));
+            return err_set(e, ERR_INPUT, "tenant %.*s is named twice", STR_ARG(t->name));
     }
     p->map.tenants = all;
     return 0;
@@ -510,8 +510,8 @@ static int copy_services(struct map_impl *p, const struct map *from, struct err 
         s->name = str_sub(key, s->tenant.len + 1, key.len);
         s->tenant = str_sub(key, 0, s->tenant.len);
         if (map_str_put(p->services, key, s))
-            return err_set(e, ERR_INPUT, "service %.*s of %.*s stands there twice",
-                           STR_ARG(s->name), STR_ARG(s->tenant));
+            return err_set(e, ERR_INPUT, "service %.*s of %.*s is named twice", STR_ARG(s->name),
+                           STR_ARG(s->tenant));
     }
     p->map.services = all;
     return 0;
@@ -530,7 +530,7 @@ static int copy_replicas(struct map_impl *p, const struct map *from, struct err 
         all[i] = from->replicas_of[i];
         for (uint32_t k = 0; k < all[i].len; k++)
             if (!map_str_get(p->nodes, str_c(all[i].names[k])))
-                return err_set(e, ERR_INPUT, "shard %u is on %s, which is no node of the map", i,
+                return err_set(e, ERR_INPUT, "shard %u is on %s, which is not a node of the map", i,
                                all[i].names[k]);
     }
     p->map.replicas_of = all;

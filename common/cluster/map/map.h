@@ -10,9 +10,9 @@
  *    "services":[{"tenant":"t","name":"big","spread":4,
  *                 "next":{"n":8,"version":7,"from":1763799300000,       (announced, not valid)
  *                         "by":"a 1f00d.."}}],
- *    "tenant_next":{"n":8,"version":7},                      (wanted, of all who are not named)
- *    "replicas_of":[["a","b","c"], ...]}      (static maps only: who has shard 0, 1, ...; the
- *                                              first leads)
+ *    "tenant_next":{"n":8,"version":7},                      (wanted, of each tenant not named)
+ *    "replicas_of":[["a","b","c"], ...]}      (static maps only: the nodes of shard 0, 1, ...;
+ *                                              the first is the leader)
  *
  * With no tenant and no service in it, map_shard is shard_of: data on disk depend on that. Where a
  * tenant has a size of its own or a service is spread, that holds for profiles of some time on: a
@@ -22,8 +22,8 @@
  * where it went (README.md has the argument), and map_places names every shard that may have
  * something of a service.
  *
- * Immutable once made, shared by counted references: loops replace it, threads that hold one go on
- * with it. Thread: any.
+ * Immutable once made, shared by counted references: a loop replaces its map, and a thread that
+ * holds a reference continues with the old map. Thread: any.
  */
 #ifndef COMMON_CLUSTER_MAP_MAP_H
 #define COMMON_CLUSTER_MAP_MAP_H
@@ -55,13 +55,14 @@ struct map_step {
     uint64_t version; /* of the map that had it first; 0: not said */
     uint32_t n;
 };
-/* A change that is no step yet (map_next.h). Wanted: nobody minds it. Announced: it says from when;
- * who has been told refuses what it may be about. */
+/* A change that is not yet a step (map_next.h). Wanted: it has no effect. Announced: from_ms is
+ * set, and every process that knows the announcement refuses writes that the step may move. */
 struct map_next {
-    uint64_t version; /* of the map that wanted, or announced, it first; 0: there is none */
+    uint64_t version; /* of the map that first wanted or announced it; 0: no change is pending */
     int64_t from_ms;  /* 0: it is wanted only */
     uint32_t n;
-    struct str by; /* announced: who alone makes it valid (controller_steps.c); empty: not said */
+    /* Announced: the only controller that may commit it (controller_steps.c); empty: not said. */
+    struct str by;
 };
 struct map_steps { /* ascending by from_ms; len 0 counts as one step of 0 (tenant) or 1 (service) */
     struct map_step at[MAP_STEPS_MAX];
@@ -101,29 +102,30 @@ const struct map_node *map_node(const struct map *m, const char *name); /* NULL:
  * when it begins, if that will be the same each time it is sent; else MAP_WHEN_FIRST. */
 uint32_t map_shard(const struct map *m, struct str tenant, struct str service, uint64_t series_hash,
                    int64_t when_ms);
-/* False: every service's place is shard_of, and nobody wants another one. */
+/* False: every service's place is shard_of, and no change of it is wanted or announced. */
 bool map_has_steps(const struct map *m);
 /* False: all series of the service have one place, whenever they are, and it is shard_of. */
 bool map_is_placed(const struct map *m, struct str tenant, struct str service);
-/* The version of the last step, or of an announcement: who goes by an earlier map may know too few
- * places. 0: there were none. */
+/* The version of the last step, or of an announcement: a reader with an earlier map may know too
+ * few places. 0: the map has never had steps. */
 uint64_t map_places_since(const struct map *m);
-/* All shards that may have something of the service, each once, the oldest first: those of what is
- * announced, too, which may be valid by now for others. Returns how many there are, also where that
- * is more than `max`. */
+/* Returns all shards that may hold data of the service, each once, the oldest first. The places of
+ * an announced step are included, since other processes may already use them. Returns how many
+ * there are, also where that is more than `max`. */
 size_t map_places(const struct map *m, struct str tenant, struct str service, uint32_t *ret,
                   size_t max);
 /* The same of a whole tenant. 0: any shard may. */
 size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, size_t max);
-/* Somebody who knew the map of `version` only may have been wrong about a profile of when_ms: a
- * later step is about it, or one that is announced, and may be valid by now for others. */
+/* True if a process that knew only the map of `version` may have placed a profile of when_ms
+ * wrongly: a later step changes its place, or an announced step does and may already be valid for
+ * other processes. */
 bool map_outdates(const struct map *m, struct str tenant, struct str service, uint64_t version,
                   int64_t when_ms);
 const struct map_tenant *map_tenant(const struct map *m, struct str tenant); /* NULL: not named */
 const struct map_service *map_service(const struct map *m, struct str tenant, struct str service);
-/* Of a named tenant its own, else of all others. */
+/* The steps of a named tenant, else those of all other tenants. */
 const struct map_steps *map_tenant_steps(const struct map *m, struct str tenant);
-/* What holds for profiles of that time. */
+/* The number that is valid for profiles of that time. */
 uint32_t map_step_at(const struct map_steps *s, int64_t when_ms, uint32_t none);
 
 /* Unknown keys are skipped unless `strict` (files people write). JSON or YAML. `file` names it in

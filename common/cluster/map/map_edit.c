@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * map_edit: copies of a map with one thing changed.
+ *
+ * A function that changes an array edits a copy of it, and has map_new check and copy
+ * the whole map. A mistake is therefore an error of map_new and never a map with half a change.
+ * The version is raised in one place, finish().
  */
 #include "common/cluster/map/map_edit.h"
 
@@ -42,7 +46,8 @@ int map_edit_node(const struct map *m, const struct map_node *n, const struct ma
 
     if (i < m->nodes_len && strcmp(m->nodes[i].addr, n->addr) == 0 &&
         strcmp(m->nodes[i].zone, n->zone) == 0)
-        return err_set(e, ERR_CONFLICT, "node %s stands in the map just so", n->name);
+        return err_set(e, ERR_CONFLICT, "node %s is in the map with the same address and zone",
+                       n->name);
     all = copy_nodes(m);
     enum map_state state = i < m->nodes_len ? all[i].state : n->state;
     all[i] = *n;
@@ -92,8 +97,8 @@ int map_edit_remove(const struct map *m, const char *name, const struct map **re
     return code;
 }
 
-/* A step that was asked for and has not come yet stays: somebody may act by it who does not hear
- * of its end in time. The next one begins behind it. */
+/* An earlier step that is not valid yet stays in the list: a process may act by it and learn too
+ * late of its end. The new step begins behind it. */
 static int add_step(struct map_steps *s, uint32_t first, uint32_t n, int64_t from_ms,
                     uint64_t version, struct err *e)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map_next: what is to come of a tenant's or a service's places, put down, changed, made a step.
+ * map_next: pending changes of a tenant's or a service's places: recorded, changed, made a step.
  *
- * A version that is replaced is never the same again: whoever confirmed an announcement confirmed
+ * A version that was replaced never returns: a process that confirmed an announcement confirmed
  * its time, so another time is another announcement, with a version of its own.
  */
 #include "common/cluster/map/map_next.h"
@@ -162,7 +162,7 @@ static int put(const struct map *m, const struct map_whose *w, const struct map_
     return put_in(m, m->version + 1, w, next, ret, e);
 }
 
-/* What is to come of just this one: a tenant that is not named has nothing of its own. */
+/* The pending change of just this one: a tenant that is not named has none of its own. */
 static struct map_next next_of(const struct map *m, const struct map_whose *w)
 {
     const struct map_steps *s = map_whose_steps(m, w);

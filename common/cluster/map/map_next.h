@@ -1,50 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * map_next.h: how a step gets into a map (README.md, "A step in three moves"): it is wanted, then
- * announced with its time, and valid when those who could still take something for the old place
- * have confirmed that they will not. Each function makes the next version of a map; pure.
+ * map_next.h: how a step gets into a map (README.md, "A step in three moves"). Each function makes
+ * the next version of a map; pure.
+ *
+ * 1. map_next_want: the step is wanted. It has no effect.
+ * 2. map_next_announce: the step has a time. Processes that know the announcement refuse writes
+ *    that it may move.
+ * 3. map_next_commit: the step is valid. All processes that could still accept a write for the old
+ *    place have confirmed that they do not.
  *
  *   ──want──> wanted ──announce──> announced ──commit──> a step
  *                ^                     │
  *                └───────retreat───────┘        want of what is valid: nothing is wanted any more
  *
- * Who announced it, and nobody else, makes it valid: so he may promise that he will not, and then
- * it is as if it had never been announced, for whoever has the promise (controller_give_up).
+ * Only the controller that announced a step may commit it. So it can abort the step: it promises
+ * not to commit, and a process that has the promise acts as if the step had never been announced
+ * (controller_give_up).
  */
 #ifndef COMMON_CLUSTER_MAP_MAP_NEXT_H
 #define COMMON_CLUSTER_MAP_MAP_NEXT_H
 
 #include "common/cluster/map/map.h"
 
-/* Whose places. tenant.len 0: of all tenants that are not named; service.len 0: how many shards the
- * tenant has; else over how many the service is spread. */
+/* Names the subject of a step. tenant.len 0: all tenants that are not named; service.len 0: the
+ * number of the tenant's shards; else the number of shards that the service is spread over. */
 struct map_whose {
     struct str tenant, service;
 };
-/* Of a tenant that is not named, what holds for all such; NULL: a service that is not named. */
+/* For a tenant that is not named, the steps of all such tenants; NULL: a service not named. */
 const struct map_steps *map_whose_steps(const struct map *m, const struct map_whose *w);
-/* What counts where there is no step. */
+/* The number that counts without any step. */
 static inline uint32_t map_whose_none(const struct map_whose *w)
 {
     return w->service.len ? 1 : 0;
 }
-/* What the last step says, or will say once it is valid. */
+/* The number of the last step, whether it is valid yet or not. */
 uint32_t map_whose_last(const struct map *m, const struct map_whose *w);
-/* The one that is announced; false: none is. */
+/* Finds the change that is announced; false: no change is announced. */
 bool map_next_announced(const struct map *m, struct map_whose *ret);
 /* All with something to come, start with *pos = 0; false at the end. */
 bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret);
 
-/* Has the later map all steps of the earlier one? They are only ever added, so one that lacks some
- * did not come from it, whatever its version. *ret: whose steps it lacks. */
+/* True if the later map has all steps of the earlier one. Steps are only ever added, so a map that
+ * lacks some did not come from the earlier one, whatever its version. *ret: whose steps it
+ * lacks. */
 bool map_keeps_steps(const struct map *later, const struct map *m, struct map_whose *ret);
 
 /* ERR_CONFLICT: it is so, or wanted already; ERR_LIMIT: it has changed as often as it can. */
 NODISCARD int map_next_want(const struct map *m, const struct map_whose *w, uint32_t n,
                             const struct map **ret, struct err *e);
-/* For profiles of from_ms on, or of a leaf after the last step if that is later. Of something
- * announced: another time, or another `by`, who makes it valid (empty: anybody). ERR_NOT_FOUND:
- * nothing is wanted; so below. */
+/* For profiles of from_ms on, or of a leaf after the last step if that is later. For a change that
+ * is announced already: sets another time, or another `by`, the controller that may commit it
+ * (empty: any). ERR_NOT_FOUND: no change is wanted; the same for the functions below. */
 NODISCARD int map_next_announce(const struct map *m, const struct map_whose *w, int64_t from_ms,
                                 struct str by, const struct map **ret, struct err *e);
 NODISCARD int map_next_retreat(const struct map *m, const struct map_whose *w,

@@ -2,7 +2,7 @@
  *
  * map_text: the map as JSON, and from JSON or YAML.
  *
- * One parser for both, the one of YAML files: JSON is YAML, and the document in the coordination
+ * One parser for both, that of YAML files: JSON is YAML, and the document in the coordination
  * service and the one in a static cluster's file are the same.
  */
 #include "common/base/json.h"

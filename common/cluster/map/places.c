@@ -33,7 +33,7 @@ void places_write(const struct map *m, struct buf *out)
     map_write(&to, out);
 }
 
-/* One number, what there is without steps. */
+/* True if the list has only the number that counts without steps. */
 static bool plain(const struct map_steps *s, uint32_t none)
 {
     return !s->next.version && (!s->len || (s->len == 1 && s->at[0].n == none));
@@ -65,7 +65,8 @@ static struct numbers numbers_of(const struct map_steps *s, uint32_t none)
     return all;
 }
 
-/* Of services the largest spread counts; of tenants each number, as they are other shards. */
+/* Services: a list with a larger number covers this one. Tenants: each number is another set of
+ * shards, so only the same number covers it. */
 static bool has(const struct numbers *all, uint32_t n, bool largest)
 {
     for (uint32_t i = 0; i < all->len; i++)
@@ -226,10 +227,11 @@ static bool uncovered(const struct map_steps *m, const struct map_steps *of, uin
 static int lacks_tenant(struct str name, uint32_t n, struct err *e)
 {
     if (!n)
-        return err_set(e, ERR_CONFIG, "tenant %.*s was in all shards, and nobody would ask those",
+        return err_set(e, ERR_CONFIG,
+                       "tenant %.*s was in all shards; queries would ask only some of them",
                        STR_ARG(str_sub(name, 0, 64)));
     return err_set(e, ERR_CONFIG,
-                   "tenant %.*s was in %" PRIu32 " shards, and nobody would ask those",
+                   "tenant %.*s was in %" PRIu32 " shards; queries would not ask all of them",
                    STR_ARG(str_sub(name, 0, 64)), n);
 }
 
@@ -258,7 +260,7 @@ int places_cover(const struct map *m, const struct map *of, struct err *e)
         if (uncovered(service_steps(m, s), &s->steps, 1, true, &n))
             return err_set(e, ERR_CONFIG,
                            "service %.*s of tenant %.*s was spread over %" PRIu32
-                           " shards, and nobody would ask so many",
+                           " shards; queries would not ask all of them",
                            STR_ARG(str_sub(s->name, 0, 64)), STR_ARG(str_sub(s->tenant, 0, 64)), n);
     }
     return 0;
@@ -266,9 +268,9 @@ int places_cover(const struct map *m, const struct map *of, struct err *e)
 
 /* ---- a new cluster --------------------------------------------------------------------------- */
 
-/* Who was told is gone: it is asked for again, and read until then, in case that it was valid and
- * a backup was unsure (common/cold/backup_places.h); where there is no room for that, only asked
- * for. */
+/* The processes that knew the announcement are gone. The change is wanted again, and its place is
+ * read until it is committed, in case it was already valid when an unsure backup was made
+ * (common/cold/backup_places.h). Where the list has no room for that, it is only wanted. */
 static void unannounce(struct map_steps *s, uint64_t version, uint32_t none, bool largest)
 {
     struct map_steps was = *s, more;
@@ -289,9 +291,9 @@ int places_begin(const struct map *places, uint32_t replicas, const struct map *
                       .shards = places->shards,
                       .replicas = replicas,
                       .tenant_steps = places->tenant_steps };
-    const struct map nobody = { .version = 0 };
-    struct map_tenant *tenants = tenants_of(places, &nobody, &to.tenants_len);
-    struct map_service *services = services_of(places, &nobody, &to.services_len);
+    const struct map none = { .version = 0 };
+    struct map_tenant *tenants = tenants_of(places, &none, &to.tenants_len);
+    struct map_service *services = services_of(places, &none, &to.services_len);
     int code;
 
     unannounce(&to.tenant_steps, to.version, 0, false);
@@ -307,7 +309,7 @@ int places_begin(const struct map *places, uint32_t replicas, const struct map *
     return code;
 }
 
-/* ---- beside databases ------------------------------------------------------------------------ */
+/* ---- the file next to databases -------------------------------------------------------------- */
 
 static int path_in(const char *dir, char ret[PATH_MAX], struct err *e)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * places.h: what a map says of the shards of tenants and services, kept apart from the map: with
- * the backups of shards, and beside databases for which no coordination service keeps it. Who has
- * the data and not this reads a part of them, and cannot notice.
+ * places.h: what a map says of the shards of tenants and services, stored apart from the map: with
+ * the backups of shards, and next to databases without a coordination service. A reader that has
+ * the data without this file queries only part of the shards, and cannot notice.
  *
- * It is a map without nodes, as text of map_write. More of it does no harm: readers ask a shard
- * that has nothing for them.
+ * The file is a map without nodes, as text of map_write. Too many places do no harm: a reader then
+ * asks a shard that has no data for it.
  *
  *   <data>/places.json       of a folder that was restored, or is served by a static map
  */
@@ -24,17 +24,17 @@ bool places_plain(const struct map *m);
  * ERR_CONFLICT: not of the same number of shards; ERR_LIMIT: there are too many. */
 NODISCARD int places_join(const struct map *a, const struct map *b, const struct map **ret,
                           struct err *e);
-/* By `m` all places of `of` are read. ERR_CONFIG names one that is not. */
+/* Checks that readers of `m` ask all places of `of`. ERR_CONFIG names a place that is missing. */
 NODISCARD int places_cover(const struct map *m, const struct map *of, struct err *e);
-/* The first map of a cluster that takes such data over: nobody goes by it yet. What was announced
- * is wanted only, and read. */
+/* Makes the first map of a cluster that takes over such data; no process uses it yet. A change that
+ * was announced is only wanted in it, and its place is read. */
 NODISCARD int places_begin(const struct map *places, uint32_t replicas, const struct map **ret,
                            struct err *e);
 
 /* *ret NULL: the folder has none. */
 NODISCARD int places_load(const struct fs *fs, const char *dir, const struct map **ret,
                           struct err *e);
-/* Beside what it has already. */
+/* Adds to the places that the folder has already. */
 NODISCARD int places_keep(const struct fs *fs, const char *dir, const struct map *places,
                           struct err *e);
 

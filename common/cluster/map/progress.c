@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: the text of what a node tells about its replicas. A shard is a list of numbers, since a
- * node may have many: [shard, term, last, commit, leads, lost, full, rate, bytes, newest, flags,
- * entries per second, bytes of the copy that comes in, of how many, per second]; older ones say
- * less. What is rare stands in a list of its own.
+ * progress: the text of a node's report about its replicas.
+ *
+ * A shard is a list of numbers, since a node may have many: [shard, term, last, commit, leads,
+ * lost, full, rate, bytes, newest, flags, entries per second, bytes of the copy that comes in, of
+ * how many, per second]. A list of an older build is shorter. Rare facts have lists of their own.
  */
 #include "common/cluster/map/progress.h"
 
@@ -199,7 +200,7 @@ static int parse_service(const struct json_val *v, struct arena *a, struct progr
     return code;
 }
 
-/* Of what is not said, or not of a shard of ours, nothing comes. */
+/* Sets why no copy comes in; ignores an entry whose shard is not in the report. */
 static int parse_why(const struct json_val *v, struct arena *a, struct progress_shard *shards,
                      size_t n, struct err *e)
 {
@@ -231,7 +232,7 @@ static int parse_bad(const struct json_val *v, struct arena *a, struct progress_
     return code;
 }
 
-/* What older nodes do not say is as if there were nothing to say. */
+/* A field that an older node does not send has its zero value. */
 static int parse_node(const struct json_val *root, struct arena *a, struct progress *p,
                       struct err *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress.h: what a node tells the controller every few seconds: how far its replicas are, and
- * which services are the busiest. JSON in one key.
+ * progress.h: what a node reports to the controller every few seconds: how far its replicas are,
+ * and which services are the busiest. JSON in one key.
  */
 #ifndef COMMON_CLUSTER_MAP_PROGRESS_H
 #define COMMON_CLUSTER_MAP_PROGRESS_H
@@ -32,8 +32,9 @@ struct progress_shard {
     silent) */
     uint64_t rate;         /* bytes per second that its log takes, a slow mean; leading or not */
     uint64_t bytes;        /* that its database stores */
-    /* Only of a shard that is served, else 0: the time of nothing that is, or may yet be, stored in
-     * it by way of us is later, but for what is placed by maps later than `map`. At least 1. */
+    /* Only of a shard that is served, else 0. No profile that is, or may yet be, stored in it
+     * through this node is later than this, except profiles placed by maps later than `map`. At
+     * least 1. */
     int64_t newest_ms;
     struct progress_coming coming;
     struct str why; /* no copy comes in, though one should: for people; else empty */

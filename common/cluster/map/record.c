@@ -3,7 +3,7 @@
  * record: the rules of a shard's record, and its text.
  *
  * The rules are here and not where they are used, since replicas, the controller and an operator's
- * command all write records: one that is not let through here cannot come into being.
+ * command all write records: a record that these functions refuse cannot come into being.
  */
 #include "common/cluster/map/record.h"
 
@@ -110,12 +110,12 @@ int record_check(const struct repl_record *r, struct err *e)
                        ": the record in etcd was changed by hand, or is damaged",
                        r->term, RECORD_TERM_MAX);
     if (!name_set_has(&r->members, r->leader))
-        return err_set(e, ERR_INPUT, "the leader \"%s\" is none of the members", r->leader);
+        return err_set(e, ERR_INPUT, "the leader \"%s\" is not a member", r->leader);
     for (uint32_t i = 0; i < r->learners.len; i++)
         if (name_set_has(&r->members, r->learners.names[i]))
             return err_set(e, ERR_INPUT, "%s is a learner and a member", r->learners.names[i]);
     if (r->established && r->prev_members.len)
-        return err_set(e, ERR_INPUT, "established, and members from before in it");
+        return err_set(e, ERR_INPUT, "an established record names previous members");
     return 0;
 }
 
@@ -138,7 +138,7 @@ static int same_term(const struct repl_record *old, const struct repl_record *ne
     if (old->established && !next->established)
         return err_set(e, ERR_CONFLICT, "term %" PRIu64 " was established before", old->term);
     if (!next->established && !name_set_eq(&old->prev_members, &next->prev_members))
-        return err_set(e, ERR_CONFLICT, "members from before changed within term %" PRIu64,
+        return err_set(e, ERR_CONFLICT, "the previous members changed within term %" PRIu64,
                        old->term);
     return 0;
 }

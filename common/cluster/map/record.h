@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * record.h: who has a shard: one small document per shard, changed by compare-and-swap only.
+ * record.h: which nodes keep a shard: one small document per shard, changed by compare-and-swap
+ * only.
  *
- * A record names the term, its leader, the members (whose majority commits), the learners (who get
- * the log and count for nothing), and, until it is established (a majority of the members has an
- * entry of its term), the members before (`prev_members`, of the last term that was established).
+ * A record names the term, its leader, the members (a majority of which commits) and the learners
+ * (which receive the log and do not count). Until it is established (a majority of the members has
+ * an entry of its term) it also names the previous members (`prev_members`, of the last term that
+ * was established).
  *
- * What may follow what is one function, record_may_follow, asked by whoever writes:
- *   same term      `established` set (prev_members go), or learners come and go;
- *   term + 1       another leader, or the members changed by one at most. Members change only
+ * One function says which record may follow which, record_may_follow; every writer asks it:
+ *   same term      `established` is set (prev_members go), or learners are added or removed;
+ *   term + 1       another leader, or the members differ by at most one. Members change only
  *                  where the old record was established, or back to prev_members.
- * So any majority of the members of one term meets every majority of the term before.
+ * So any majority of the members of one term meets every majority of the previous term.
  *
  * A plain value: copy it, no memory hangs from it.
  */
@@ -47,7 +49,7 @@ bool name_set_add(struct name_set *s, const char *name);
 bool name_set_del(struct name_set *s, const char *name); /* keeps the order; false: not in it */
 bool name_set_eq(const struct name_set *a, const struct name_set *b); /* whatever the order */
 
-/* What holds in each record by itself. ERR_INPUT. */
+/* Checks the rules of a single record. ERR_INPUT. */
 NODISCARD int record_check(const struct repl_record *r, struct err *e);
 /* ERR_CONFLICT says which rule `next` breaks. */
 NODISCARD int record_may_follow(const struct repl_record *old, const struct repl_record *next,
@@ -56,15 +58,15 @@ bool record_eq(const struct repl_record *a, const struct repl_record *b);
 
 /* The next record with another leader (a member), or the same one again: term + 1. */
 void record_next_leader(const struct repl_record *old, const char *leader, struct repl_record *ret);
-/* One more or one less. Of an established record; a leader that goes must not be the last member:
- * `leader` takes over. term + 1. */
+/* Adds or removes one member; the old record must be established. If the leader is removed,
+ * `leader` takes over, so it must not be the last member. term + 1. */
 NODISCARD int record_next_add(const struct repl_record *old, const char *name,
                               struct repl_record *ret, struct err *e);
 NODISCARD int record_next_remove(const struct repl_record *old, const char *name,
                                  const char *leader, struct repl_record *ret, struct err *e);
-/* A change of members that is not established is taken back: the members are those of before, one
- * of which leads; who is none of them any more becomes a learner and keeps what it has. term + 1.
- * False: there is nothing to take back, or `leader` was none of them. */
+/* Undoes a change of members that is not established: the members are the previous ones again, and
+ * `leader` is one of them. A node that is no longer a member becomes a learner and keeps its copy.
+ * term + 1. False: there is no change to undo, or `leader` was not a previous member. */
 NODISCARD bool record_next_back(const struct repl_record *old, const char *leader,
                                 struct repl_record *ret);
 void record_established(const struct repl_record *old, struct repl_record *ret);

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lead: take over, establish, hand over, take back.
+ * lead: take over, establish, hand over, undo a change of members.
+ *
+ *   led by another node ──take_over: it does not live, and this node's turn has come──> led by us
+ *   led by us, a new term ──establish: replicas committed an entry of it──────────────> established
+ *   led by us ──give: lead_give, lead_pass──────────────────> a new term of another leader
+ *   led by us, members changed ──give: lead_back, with record_next_back──> the previous members
+ *
+ * Each arrow is one swap of the record; on_swapped ends it, and the view shows the result.
  *
  * A tick looks at every shard whose member this node is. Its leader counts as gone when the service
- * says that it does not live, and the service was heard of a moment ago: a view that is out of date
- * is no reason to do anything. The members that live take their turns, in the order of the record,
- * some hundred milliseconds apart and with jitter, so that mostly one tries and the others find a
- * new term.
+ * says that it does not live, and the service answered less than FRESH_MS ago: a stale view is no
+ * reason to act. The members that live take turns, in the order of the record, TURN_MS apart and
+ * with jitter, so that mostly one tries and the others find a new term.
  *
  * Nothing is swapped while the view does not trust what the service holds (view_trusts).
  *
@@ -23,10 +29,10 @@
 #define TICK_MS      200
 #define TURN_MS      400
 #define JITTER_MS    200
-#define FRESH_MS     3000 /* a view older than this says nothing about who lives */
+#define FRESH_MS     3000 /* a view older than this does not say which nodes live */
 #define CALLS_MOST   64   /* at once */
 #define AFTER_ERR_MS 300
-#define ANEW_MS      3000 /* where a store was not followed all register anew: nobody is gone yet */
+#define ANEW_MS      3000 /* after a store that was not followed: time for all to register */
 
 struct slot {               /* one shard */
     uint64_t gone_since_ms; /* 0: its leader lives */
@@ -34,7 +40,7 @@ struct slot {               /* one shard */
     uint64_t established; /* the term to say so of; 0: none */
     uint64_t give_term;   /* the term to end by handing over; 0: none */
     char give_to[NODE_NAME_MAX + 1];
-    bool give_back; /* with the members of before */
+    bool give_back; /* with the previous members */
     uint64_t quiet_until_ms;
     int64_t tried_rev; /* the record that was swapped: no second try before the view has moved */
     bool busy;
@@ -71,7 +77,7 @@ static void on_swapped(void *cookie, const struct coord_reply *r)
     struct slot *s = &l->slots[k->shard];
 
     s->busy = false;
-    /* Not done, or nobody knows: the view will say; a doubt makes it say so soon. */
+    /* Not done, or not known: the view will show it; a doubt makes it look soon. */
     if (!r->err && r->done)
         s->tried_rev = k->rev;
     else
@@ -111,7 +117,7 @@ static void swap(struct lead *l, uint32_t shard, int64_t rev, const struct repl_
 
 /* ---- one shard ------------------------------------------------------------------------------- */
 
-/* How many live members come before this node; the record's leader is none of them. */
+/* How many live members come before this node, except the record's leader. */
 static uint32_t turn_of(const struct lead *l, const struct repl_record *r)
 {
     const char *me = member_name(l->o.member);
@@ -291,7 +297,7 @@ void lead_give(struct lead *l, uint32_t shard, const char *to)
     note_give(l, shard, to, false);
 }
 
-/* One of the set that lives and is not this node. */
+/* A random member of the set that lives and is not this node. */
 static const char *another(const struct lead *l, uint32_t shard, uint64_t term,
                            const struct name_set *set)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lead.h: this node's part in who leads: it takes shards over whose leader is gone, says when its
- * own term is established, hands shards to others, and takes changes of members back that come to
- * no end.
+ * lead.h: this node's part in the choice of leaders: it takes over shards whose leader is gone,
+ * marks its own term as established, hands shards to other members, and undoes changes of members
+ * that do not end.
  *
- * Everything is a compare-and-swap of the shard's record, tried until it is done, or no longer to
- * be done: another term has come, the node is not registered any more. Nothing is told back: the
- * view changes when it worked. Which term really leads, replicas agree on among themselves.
+ * Each act is a compare-and-swap of the shard's record, retried until it is done or obsolete:
+ * another term has begun, or the node is not registered any more. There is no callback: the view
+ * changes when the swap worked. Which term really leads, replicas agree on among themselves.
  *
- * A leader whose process starts again must not go on in its old term (entries that it sent and did
- * not keep may be anywhere): it takes a new one by lead_give(l, shard, own name).
+ * A leader whose process restarts must not continue in its old term (entries that it sent and did
+ * not store may be on any member): it takes a new term by lead_give(l, shard, own name).
  *
  * Thread: the loop's.
  */
@@ -35,17 +35,18 @@ struct lead *lead_new(const struct lead_opts *o);
 void lead_free(struct lead *l); /* NULL is fine */
 /* The leader of this term has committed an entry of its own. */
 void lead_established(struct lead *l, uint32_t shard, uint64_t term);
-/* The shard gets a new term with that leader, a member. For the current leader, or for `to` itself.
- * Once per term; given up when another term comes first. */
+/* Starts a new term of the shard with that leader, a member. For the current leader, or for `to`
+ * itself. Once per term; dropped when another term comes first. */
 void lead_give(struct lead *l, uint32_t shard, const char *to);
-/* For a leader that cannot lead: another member that lives is to, one by chance. By chance, since
- * of any fixed turns two that cannot lead may be each other's next. Its name, good until the view
- * changes; NULL: this node does not lead, or no other one lives. */
+/* For a leader that cannot lead: hands the lead to another member that lives, chosen at random,
+ * since in any fixed order two members that cannot lead may be each other's next. Returns its name,
+ * valid until the view changes; NULL: this node does not lead, or no other member lives. */
 const char *lead_pass(struct lead *l, uint32_t shard);
 /* For a leader that finds no majority of the members, in a term that changed them and is not
- * established: the members of before are members again (record_next_back). They are asked in such
- * a term in any case, so without the others there is one majority less to find. This node leads, or
- * where it was none of them, one that lives: its name, as above; NULL: nothing to take back. */
+ * established: makes the previous members the members again (record_next_back). They must be asked
+ * in such a term in any case, so without the change there is one majority less to find. The new
+ * leader is this node or, if it was not a previous member, a live previous member. Returns the
+ * leader's name, as above; NULL: there is no change to undo. */
 const char *lead_back(struct lead *l, uint32_t shard);
 /* Shards whose leader in the view is this node. */
 size_t lead_count(const struct lead *l);

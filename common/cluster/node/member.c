@@ -2,23 +2,31 @@
  *
  * member: register, stay, report.
  *
- *   OUT ──grant──> GRANTED ──look──> put ──> IN ──(lease gone, key gone)──> OUT
- *                     ^                │
- *                     └──── retry ─────┘   another node has the name: wait, it may be going
+ *   OUT ──step, on_grant──> GRANTED ──on_look: the key may be written; put, on_put──> IN
+ *    ^                       ^  │                                                     │
+ *    │                       │  └── on_look: another node has the name: looks again   │
+ *    │                       └──────────── on_keep: the key was deleted ──────────────┤
+ *    └─── lost: the lease ended, or the store is not trusted ─────────────────────────┘
  *
- * One request at a time, `step` begins the next. The answer to a put may be lost: so before every
- * put the key is looked at, and a key with our own lease in it means that we are in. A key of our
- * own id with another lease is what our process before left behind: it is overwritten, no wait for
- * its lease to run out. One of another id is another node of the same name: that is an error of the
- * operator's, said in `why`, and tried again until the other is gone. Unless it has our own
- * address, where no other process can listen: then it is what our predecessor left, whose folder
- * was lost. That key ends with its lease. If it stays much longer, it is another node after all.
+ *   any ──member_leave──> LEAVING
  *
- * None of it happens while the view does not trust what the service holds: it may be another
- * cluster's, or an empty one in which this node would help to make the map of a new one.
+ * One request at a time, `step` begins the next. Before every put the key is looked at, since the
+ * answer to an earlier put may have been lost:
  *
- * The deadline of the lease is counted from before the request that renewed it was sent: by our
- * clock it ends no later than by the service's.
+ *   our own lease in the key: we are in
+ *   our own id, another lease: the previous process of this node left the key; it is overwritten,
+ *   without waiting for the end of its lease
+ *   another id: another node of the same name, an error of the operator's. It is reported in `why`,
+ *   and tried again until the other node is gone
+ *   another id, but our own address, where no other process can listen: a predecessor of this node
+ *   left the key, and its folder was lost. The key ends with its lease. If it stays much longer, it
+ *   is another node after all
+ *
+ * Nothing is registered while the view does not trust what the service holds: it may be another
+ * cluster's, or an empty one in which this node would help to make the map of a new cluster.
+ *
+ * The deadline of the lease is counted from the moment at which the request that renewed it was
+ * sent: by our clock it ends no later than by the service's.
  */
 #include "common/cluster/node/member.h"
 
@@ -35,7 +43,7 @@
 #define CALL_PART    2  /* a call is sent again after it */
 #define MISSING_MOST 2  /* looks at a view without us before we believe it */
 #define FORMER_PART  3  /* leases that a key of our own address may stay */
-#define MAP_TRIES    10 /* by one map, before it is taken for one that cannot be read here */
+#define MAP_TRIES    10 /* with one map; then this build counts as unable to read it */
 
 enum member_state { MEMBER_OUT, MEMBER_GRANTED, MEMBER_IN, MEMBER_LEAVING };
 
@@ -51,10 +59,10 @@ struct member {
     int64_t map_rev; /* the view's, at the last put */
     uint32_t map_tries;
     uint64_t sent_ms, deadline_ms;
-    uint64_t former_ms; /* a key of another id with our address was seen first; 0: none is there */
+    uint64_t former_ms; /* when a key of another id with our address was first seen; 0: not seen */
     uint32_t missing;
     bool told_in;
-    char rival[ERR_TEXT_MAX]; /* who else lives by our name; "": nobody, when we looked last */
+    char rival[ERR_TEXT_MAX]; /* which other node has our name; "": none, when we looked last */
     struct err why;
     struct buf report;
     bool reporting, report_due;
@@ -121,7 +129,7 @@ static void on_put(void *cookie, const struct coord_reply *r)
         failed(m, r->err);
         return;
     }
-    if (!r->done) { /* somebody was faster: look again */
+    if (!r->done) { /* another writer was faster: look again */
         view_doubt(m->o.view, 0, UINT64_MAX - 1);
         again(m, RETRY_MS);
         return;
@@ -137,8 +145,8 @@ static void on_put(void *cookie, const struct coord_reply *r)
         loop_timer_start(m->report_timer, 0, 0);
 }
 
-/* Whether we were drained is said by the map of this moment: where we were away a little, the
- * controller may have taken us out of it, and would take us for somebody new. */
+/* The map of this moment says whether we were drained. If we were away a little, the controller may
+ * have removed us from it, and would take us for a new node. */
 static bool map_stands(struct member *m, struct coord_key *key, struct coord_compare *ret)
 {
     int64_t rev;
@@ -255,13 +263,13 @@ static void on_keep(void *cookie, const struct coord_reply *r)
         coord_list(m->o.coord, key_str(&m->key), on_look, m);
         return;
     }
-    /* Somebody took the key away, but not the lease: an operator, say. */
+    /* The key was deleted, but not the lease: by an operator, say. */
     bool seen = !view_heard(m->o.view) || (view_node_find(m->o.view, m->name, &me) && me.live);
     m->missing = seen ? 0 : m->missing + 1;
     if (m->missing > MISSING_MOST) {
         m->missing = 0;
         m->state = MEMBER_GRANTED;
-        (void)err_set(&m->why, ERR_UNAVAILABLE, "somebody took this node's key away");
+        (void)err_set(&m->why, ERR_UNAVAILABLE, "this node's key was deleted in etcd");
         tell(m);
         coord_list(m->o.coord, key_str(&m->key), on_look, m);
         return;
@@ -269,7 +277,7 @@ static void on_keep(void *cookie, const struct coord_reply *r)
     again(m, m->o.ttl_ms / KEEP_PART);
 }
 
-/* Nothing is written to a service that is not what it was. */
+/* While the service is not trusted: nothing is written to it. */
 static void stand_by(struct member *m)
 {
     bool strange = view_stranger(m->o.view)[0] != '\0';
@@ -279,15 +287,15 @@ static void stand_by(struct member *m)
     if (m->state == MEMBER_OUT || (!strange && now_ms(m) < m->deadline_ms))
         again(m, strange ? RETRY_MS : WAIT_MS);
     else
-        lost(m, strange ? view_stranger(m->o.view) : "the coordination service is looked at anew");
+        lost(m, strange ? view_stranger(m->o.view) : "the coordination service is read again");
 }
 
 static void step(void *cookie)
 {
     struct member *m = cookie;
 
-    /* What is still on its way has taken too long: perhaps it was lost, and waiting for the end of
-     * its time could take longer than the lease lasts. All of it may be done twice. */
+    /* A request on its way has taken too long: it may be lost, and its timeout could end after the
+     * lease. All requests may be sent twice. */
     coord_cancel(m->o.coord, m);
     if (m->state != MEMBER_LEAVING && !view_trusts(m->o.view)) {
         stand_by(m);

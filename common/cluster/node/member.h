@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * member.h: this node in the cluster: its key under a lease says that it lives, another one how far
- * its replicas are. Which shards it has, the view says (view_record; node names).
+ * member.h: registers this node in the cluster: a key under a lease says that it lives, another key
+ * how far its replicas are. The view says which shards it has (view_record; node names).
  *
  * Thread: the loop's.
  */
@@ -17,7 +17,7 @@ struct member_opts {
     struct coord *coord; /* borrowed, as the view; they outlive the member */
     struct view *view;
     const char *prefix, *name, *addr, *zone;
-    uint64_t id; /* of the data folder, for ever: tells a restart from another node of this name */
+    uint64_t id; /* of the data folder; never changes: tells a restart from another node */
     uint64_t ttl_ms;
     /* It is in, or out and why. May be NULL. */
     void (*on_change)(void *cookie, bool in, const struct err *why);
@@ -38,14 +38,14 @@ const char *member_why(const struct member *m);
  * does as far as known. While it lives this one is never registered. */
 const char *member_rival(const struct member *m);
 const char *member_name(const struct member *m);
-/* A compare that holds while this registration stands. False: it does not. The key is the
+/* Makes a compare that holds while this node is registered. False: it is not. The key is the
  * member's. */
 bool member_guard(const struct member *m, struct coord_compare *ret);
 int64_t member_lease(const struct member *m); /* 0: none */
-/* Told to the controller soon, and again after each loss of the lease. Copied. */
+/* Sent to the controller soon, and again after each loss of the lease. Copied. */
 void member_report(struct member *m, const struct progress *p);
-/* Gives the lease back, so that everybody knows at once; then `done`, also when that failed. It
- * does not register again. */
+/* Gives the lease back, so that all nodes know at once; then calls `done`, also when that failed.
+ * It does not register again. */
 void member_leave(struct member *m, void (*done)(void *cookie), void *cookie);
 
 #endif

@@ -33,8 +33,8 @@ struct peers_opts {
 struct peers;
 
 struct peers *peers_new(const struct peers_opts *o);
-/* 1 and up: with this process, whether it is registered or not. While the service is away, or its
- * data are not those of this cluster: as it was counted last. */
+/* How many processes live, 1 and up: this process is counted, whether it is registered or not.
+ * While the service is away, or its data are not this cluster's, the last number. */
 uint64_t peers_count(const struct peers *p);
 /* Gives the lease back, so that the others need not wait for its end. It is not registered again.
  */

@@ -2,14 +2,15 @@
  *
  * confirm: asked of every shard that any map up to now may have sent something of the service to:
  *
- *   the record is established, and its leader reports of that very term, serves the shard, and goes
- *   by the map: then no leader of an earlier term commits anything any more, this one refuses, and
- *   later ones were named after the map was written
- *   the other members that live go by it, too: not needed while all run this version; but one that
- *   is older, or cannot read the map, would lead without minding what is announced
+ *   the record is established, and its leader reports this same term, serves the shard and uses the
+ *   map: then no leader of an earlier term commits any more, this leader refuses, and later leaders
+ *   were named after the map was written
+ *   the other members that live use the map, too. That is not needed while all nodes run this
+ *   version; but an older node, or a node that cannot read the map, would lead and ignore the
+ *   announcement
  *
- * Reports and records come by different watches, in any order: a node never goes back to an earlier
- * map, so an old report is as good as a new one, but for its term, which is compared.
+ * Reports and records come through different watches, in any order. A node never returns to an
+ * earlier map, so an old report is as good as a new one, except for its term, which is compared.
  */
 #include "common/cluster/place/confirm.h"
 

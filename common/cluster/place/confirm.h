@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * confirm.h: do those who could still take something for an old place go by the map that says so?
- * README.md, "A step in three moves". Thread: one at a time.
+ * confirm.h: checks that all nodes that could still accept a write for an old place use the map
+ * with the change. README.md, "A step in three moves". Thread: one at a time.
  */
 #ifndef COMMON_CLUSTER_PLACE_CONFIRM_H
 #define COMMON_CLUSTER_PLACE_CONFIRM_H
@@ -11,8 +11,8 @@
 
 struct confirmed {
     bool all;
-    int64_t newest_ms; /* all: nothing at the places is later, nor will be by maps before it */
-    char why[200];     /* else: who has not, for people */
+    int64_t newest_ms; /* all: no profile at the places is later, nor will be by earlier maps */
+    char why[200];     /* else: which node has not confirmed; text for the operator */
 };
 /* The view's map has `version`, or is later. */
 void confirm_look(const struct view *v, const struct reports *r, const struct map_whose *w,

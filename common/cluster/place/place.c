@@ -3,9 +3,10 @@
  * place: nodes and shards get numbers, members are chosen (place_members.c), then leaders
  * (place_leaders.c).
  *
- * Both go from where things are, and for the same reason: what is moved costs. A copy costs bytes,
- * a leader a moment in which nobody takes a shard's pushes. Members depend on who belongs to the
- * cluster and on what is stored; leaders on what is going on, so they are looked at all the time.
+ * Both begin with the present places, and for the same reason: each move costs. A copy costs bytes,
+ * a leader a moment in which no node accepts pushes for a shard. Members depend on which nodes
+ * belong to the cluster and on what is stored; leaders depend on load, so they are checked all the
+ * time.
  */
 #include "common/cluster/place/place.h"
 

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place_leaders: who leads, so that nodes have equal work.
+ * place_leaders: chooses leaders so that nodes have equal work.
  *
- * A node's load is what its copies take, PLACE_LEADS for each byte where it leads and PLACE_FOLLOWS
- * where it does not. The node with the highest gives the lead of one of its shards to another
- * member of it, if that one then has clearly less than the giver had; where none can take it as
- * things are, to one that first hands a smaller one on. Until the highest is near the mean, or
- * nothing helps. And one that has far less than the mean, since it was away, takes from those that
- * have most.
+ * A node's load is the rate of its copies, PLACE_LEADS for each byte where it leads and
+ * PLACE_FOLLOWS where it does not.
  *
- * Why that does not flap: it begins with who leads now; a node gives only when it is SLACK above
- * the mean (takes, when it is twice that below), and a lead goes only where it leaves MARGIN less
- * than its giver had. For the same shard to come back, the loads of two nodes must change against
- * each other by more than MARGIN; rates are slow means of some half minute, and what moved a moment
- * ago stays (`stay`). Shards that nobody has yet cost nothing to turn around: there, and only
- * there, leaders are made as even as can be.
+ * 1. The node with the highest load gives the lead of one of its shards to another member of that
+ *    shard, if this member then has clearly less than the giver had.
+ * 2. Where no member can take a lead like this, it goes to a member that first hands a smaller one
+ *    on.
+ * 3. A node that has far less than the mean, since it was away, takes leads from the nodes that
+ *    have most.
+ * 4. This ends when the highest load is near the mean, or nothing helps. Each hand-over lowers the
+ *    highest load, or the number of nodes that have it.
  *
- * Each hand-over lowers the highest load, or the number of those who have it: it ends.
+ * Why leads do not move back and forth: the search begins with the present leaders; a node gives
+ * only when it is SLACK above the mean (takes, when it is twice that below), and a lead moves only
+ * if its new node then has MARGIN less than its giver had. For the same shard to come back, the
+ * loads of two nodes must change against each other by more than MARGIN; rates are slow means of
+ * some half minute, and a lead that moved a moment ago stays (`stay`). Shards that no node has yet
+ * cost nothing to turn around: there, and only there, leaders are made as even as can be.
  */
 #include "common/cluster/place/place_impl.h"
 
@@ -76,7 +79,7 @@ static uint32_t leads_now(const struct plan *p, uint32_t shard)
     return UINT32_MAX;
 }
 
-/* Whose leader is none of those wanted gets the one that has least to do. */
+/* A shard whose leader is not among the wanted nodes gets the wanted node with the least load. */
 static void choose_first(struct leaders *l, uint32_t shard)
 {
     const struct plan *p = l->p;
@@ -128,9 +131,9 @@ static void begin(struct leaders *l)
 
 /* ---- hand-overs ------------------------------------------------------------------------------ */
 
-struct turn { /* the lead of a shard to the k-th of it */
+struct turn { /* the lead of a shard goes to the k-th of its nodes */
     uint32_t shard, k;
-    uint32_t next, next_k; /* and that one's lead of `next` to another; p->shards: it keeps all */
+    uint32_t next, next_k; /* which hands its lead of `next` on; p->shards: it keeps all */
     uint64_t high;         /* of the loads that change, the highest then */
 };
 
@@ -223,7 +226,7 @@ static uint32_t extreme(const struct leaders *l, bool high)
     return found;
 }
 
-/* One that has little to do takes a lead from the busiest whom that leaves with more than it. */
+/* A node with little load takes a lead from the busiest node that still has more than it then. */
 static uint32_t take_one(struct leaders *l, uint32_t to)
 {
     const struct plan *p = l->p;

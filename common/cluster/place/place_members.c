@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place_members: which nodes keep which shards, from where they are now.
+ * place_members: which nodes keep which shards, based on the present places.
  *
- *   keep    who has a shard keeps it; one on its way (members and learners, more than wanted)
- *           loses those it is better without
+ *   1. keep: a node that has a shard keeps it. A shard on its way (members and learners, more than
+ *      wanted) loses the copies it is better without.
  *   fill    a shard with too few chooses: of the nodes below their share the one with the highest
  *           number (a hash of shard and node: Thaler and Ravishankar 1998; with bounded loads:
  *           Mirrokni, Thorup, Zadimoghaddam 2018), so that what two nodes share differs from pair
@@ -207,8 +207,8 @@ static uint32_t neediest(const struct members *m, uint32_t shard)
     return found;
 }
 
-/* Who has nothing yet is placed by numbers, the same by all who know the nodes; a gap goes to where
- * nothing has to be evened out afterwards. */
+/* Shards that no node has yet are placed by numbers, equal for all processes that know the nodes. A
+ * gap goes to the node that leaves the least to even out afterwards. */
 static uint32_t choose(const struct members *m, uint32_t shard)
 {
     uint32_t found = m->p->n;
@@ -234,8 +234,8 @@ static void keep_all(struct members *m, uint32_t shard, const struct name_set *n
     }
 }
 
-/* Which of too many is to go: of two in a zone one, of the fullest nodes one, the leader late.
- * Where that is all the same a member goes: the learner comes because it is wanted. */
+/* Which of too many replicas to drop: of two in a zone one, of the fullest nodes one, the leader
+ * late. If these rules do not decide, a member: a learner is there because it is wanted. */
 static uint32_t too_many(const struct members *m, uint32_t shard)
 {
     const struct plan *p = m->p;
@@ -272,8 +272,8 @@ static void keep(struct members *m)
             drop(m, s, too_many(m, s));
 }
 
-/* In rounds, first all of them one, then all of them the next: else those with high numbers would
- * find only what is left over. */
+/* In rounds: first each shard gets one, then each the next. Otherwise shards with high numbers
+ * would find only the nodes that are left over. */
 static void fill(struct members *m)
 {
     struct plan *p = m->p;
@@ -445,7 +445,7 @@ static void look_for_swap(const struct members *m, uint32_t from, uint32_t shard
             try_swap(m, from, (struct swap){ shard, k, to, p->shards, 0, 0 }, best);
 }
 
-/* One whose bytes are a quarter above the mean. False: nothing of its helps. */
+/* Relieves a node whose bytes are a quarter above the mean. False: no move of its copies helps. */
 static bool relieve(struct members *m, uint32_t from)
 {
     struct plan *p = m->p;
@@ -544,7 +544,7 @@ static void share_out(struct members *m)
             zone->least = (uint32_t)(left / nodes);
             zone->most = (uint32_t)((left + nodes - 1) / nodes);
         }
-        /* Of an average copy as many as it has copies. */
+        /* An average copy's bytes, times the number of its copies. */
         zone->mean =
             zone->fixed ? bytes / all * p->shards / zone->nodes : bytes / all * left / nodes;
     }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place_step: the next step of one shard towards where it is wanted.
+ * place_step: the next step of one shard towards its wanted places.
  *
- * learn -> member -> (leader elsewhere) -> remove. Each is one record that record_may_follow lets
- * through, and none begins before the one before is established.
+ *   a node without the shard ──learn──> learner ──grow──> member ──(lead elsewhere), remove──> none
+ *
+ * Each step is one record that record_may_follow allows, and none begins before the previous one is
+ * established.
  */
 #include "common/cluster/place/place.h"
 
@@ -14,7 +16,7 @@ static bool both(const struct place_facts *f, const char *name)
     return name_set_has(&f->live, name) && name_set_has(&f->synced, name);
 }
 
-/* Somebody who can lead when `name` goes: of the wanted ones first, in their order. */
+/* A member that can lead when `name` is removed: of the wanted ones first, in their order. */
 static const char *other_leader(const struct repl_record *now, const struct name_set *wanted,
                                 const struct place_facts *f, const char *name)
 {
@@ -28,7 +30,7 @@ static const char *other_leader(const struct repl_record *now, const struct name
     return NULL;
 }
 
-/* Learners are those who are wanted and live and are no members yet. */
+/* Sets the learners: wanted nodes that live and are not members yet. */
 static bool step_learn(const struct repl_record *now, const struct name_set *wanted,
                        const struct place_facts *f, struct place_step *ret)
 {
@@ -128,11 +130,11 @@ static bool step_remove(const struct repl_record *now, const struct name_set *wa
     uint32_t able = 0;
     struct err e;
 
-    /* One without its log is no copy: without it there are no fewer. */
+    /* A member without its log is not a copy: its removal leaves as many copies. */
     if (!name ||
         (now->members.len <= MAX(wanted->len, f->replicas) && !name_set_has(&f->lost, name)))
         return false;
-    /* Those who stay must be a majority among themselves that lives and knows everything. */
+    /* A majority of the remaining members must live and have the log. */
     for (uint32_t i = 0; i < now->members.len; i++)
         able += strcmp(now->members.names[i], name) != 0 && both(f, now->members.names[i]);
     if (able <= (now->members.len - 1) / 2)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reports: a table of what nodes said last. A node has few shards, so they are looked through.
+ * reports: a table of the last report of each node.
+ *
+ * The report is the value of the node's key in the coordination service (progress.h), parsed into
+ * an arena of its own, which is freed with the next report. A node has few shards, so they are
+ * searched one by one.
  */
 #include "common/cluster/place/reports.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reports.h: what nodes told of their replicas (progress.h), by name, and what that says of a
- * shard.
+ * reports.h: the last report of each node on its replicas (progress.h), by name, and what the
+ * reports together say of a shard.
  *
  * Thread: one at a time.
  */
@@ -16,7 +16,7 @@ struct reports;
 
 struct reports *reports_new(void);
 void reports_free(struct reports *r); /* NULL is fine */
-/* What the node said before is forgotten in any case. ERR_INPUT, ERR_LIMIT. */
+/* Replaces the node's last report, which is dropped in any case. ERR_INPUT, ERR_LIMIT. */
 NODISCARD int reports_take(struct reports *r, const char *node, struct str text, struct err *e);
 void reports_forget(struct reports *r, const char *node);
 void reports_clear(struct reports *r);

@@ -4,16 +4,17 @@
  *
  *   plan ──> our number ──> records, some at a time ──> map, with the cluster's id ──> done
  *
- * Each of these writes says "must not be there yet", so two that do it at once do it once, and one
- * that died half way is taken up by the next run. The map is last: before there is one no
- * controller names replicas, so no shard of the plan can be begun empty by anybody. The first write
- * compares that there is no map: a cluster that lives is never touched.
+ * Each of these writes requires that its key does not exist, so two processes that do it at once do
+ * it once, and the next run continues where a dead one stopped. The map is last: before it exists
+ * no controller names replicas, so no process can begin a shard of the plan empty. The first write
+ * compares that there is no map: a cluster that exists is never touched.
  *
- * Everybody of the plan knows the same places, if each has restored them from one bucket. The map
- * that stands there must have those that we know, else what is there would not be asked for.
+ * All nodes of the plan know the same places, if each has restored them from one bucket. A map that
+ * exists must have the places that we know, or queries would not ask for our data.
  *
- * A record that stands there and is not the one of the plan is only met where somebody has begun to
- * serve the shard since (by this very way: then all was done before), or has made keys by hand.
+ * A record that exists and differs from the plan's has two possible reasons: a node has begun to
+ * serve the shard since (through adopt: then all was done before), or the keys were written by
+ * hand.
  */
 #include "common/cluster/rebuild/adopt.h"
 
@@ -86,7 +87,7 @@ static const char *owner(const struct adopt *a, uint32_t shard)
     return a->nodes[shard % a->o.plan.nodes_len];
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- the keys below the prefix --------------------------------------------------------------- */
 
 struct seen {
     const struct coord_kv *plan, *id, *map, *cluster;
@@ -209,7 +210,7 @@ static void on_made(void *cookie, const struct coord_reply *r)
         (void)err_set(&e, ERR_BUSY, "keys below %s change all the time; try again", a->prefix);
         finish(a, &e);
     } else {
-        look(a); /* done or not: what is there now says what is next */
+        look(a); /* done or not: the keys that exist now decide the next step */
     }
 }
 
@@ -378,7 +379,7 @@ bool adopt_untouched(const struct repl_record *rec, const char *self)
            strcmp(rec->members.names[0], self) == 0;
 }
 
-/* What `embertree adopt` noted of this node, and under which name it took this folder. */
+/* The notes of `embertree adopt`: of this node, and of the name for this folder. */
 struct noted {
     struct str id, from; /* of this node's name; STR_NULL: nothing is noted */
     struct str name;     /* of the node that this folder is; STR_NULL: it was never adopted */

@@ -4,9 +4,9 @@
  * backup) become the first copies of a new cluster's shards.
  *
  * The records name, for each shard, the one node whose folder has it as the only member; the
- * controller then adds the others one by one, as it does for any shard with too few copies. What
- * decides is in the coordination service and is made there once: a plan (which node has which
- * shard), and for each node of it the number of the folder that stands for its name.
+ * controller then adds the others one by one, as it does for any shard with too few copies. Two
+ * things decide, and are written to the coordination service once: a plan (which node has which
+ * shard), and for each node of it the number of the folder that has its name.
  *
  *   <prefix>/adopt               the plan; struct adopt_plan
  *   <prefix>/adopted/<node>      16 hex digits: common/role/cluster/coordinate.c, node-id

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept: the text and its limits. What comes in was written by another process, or by whoever says
- * that he is one: every document in it is checked by its own parser, and no shard comes twice.
+ * kept: the text and its limits.
+ *
+ * The input was written by another process, or by a sender that claims to be one. So every document
+ * in it is checked by its own parser, no shard may come twice, and the text has at most
+ * KEPT_BYTES_MAX bytes.
  */
 #include "common/cluster/rebuild/kept.h"
 
@@ -158,8 +161,7 @@ static int take_shard(const struct json_val *v, const struct kept *k, int64_t *r
     if (json_take_i64(json_get(v, "shard", NULL), "shard", ret, e))
         return e->code;
     if (*ret < 0 || *ret >= shards)
-        return err_set(e, ERR_INPUT, "shard %" PRId64 " is none of the map's %" PRId64, *ret,
-                       shards);
+        return err_set(e, ERR_INPUT, "shard %" PRId64 ", but the map has %" PRId64, *ret, shards);
     return 0;
 }
 
@@ -257,8 +259,8 @@ int kept_parse(struct str text, struct kept *ret, struct err *e)
 
     *ret = (struct kept){ .map = NULL };
     if (text.len > KEPT_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "%zu bytes for what is known of a cluster, at most %zu",
-                       text.len, (size_t)KEPT_BYTES_MAX);
+        return err_set(e, ERR_LIMIT, "%zu bytes for the state of a cluster, at most %zu", text.len,
+                       (size_t)KEPT_BYTES_MAX);
     code = json_parse(text, &doc, e);
     if (code)
         return code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept.h: what a process keeps of its cluster, told to others: GET /api/v1/cluster/kept answers so,
- * and POST /api/v1/cluster/recover takes what several of them know together (kept_join.h).
+ * kept.h: the dump of this process's map and records, for rebuilding etcd: GET /api/v1/cluster/kept
+ * answers with it, and POST /api/v1/cluster/recover takes several of them merged (kept_join.h).
  *
  *   {"cluster":"5b0c..", "node":"a", "keeps":true, "stranger":"",
  *    "map":"{\"version\":7, ...}", "records":[{"shard":0, "record":"{\"term\":5, ...}", "seen":0}],
@@ -22,15 +22,15 @@
 struct kept_shard {
     bool known; /* there is a record */
     struct repl_record record;
-    uint64_t seen; /* the record is made from what was known of this lower term; 0: it was known */
+    uint64_t seen;     /* the record was made from one of this lower term; 0: it is the one known */
     uint64_t promised; /* the highest record's term that a log here has promised; 0: none is open */
-    /* Whose log has not begun, nor ever had: each says it of itself, one that looked on when the
-     * cluster was made. Of them no note is to be written (replicas_cluster.c, begun/). */
+    /* Nodes whose log has not begun, nor ever had. A node says this of itself, if its process
+     * watched the cluster being made. No note is written of these (replicas_cluster.c, begun/). */
     struct name_set fresh;
 };
 struct kept {
     char cluster[CLUSTER_ID_LEN + 1];     /* its id; "": not known */
-    char node[NODE_NAME_MAX + 1];         /* who says it; "": nobody by name */
+    char node[NODE_NAME_MAX + 1];         /* the sender; "": a process without a node name */
     bool keeps;                           /* it is a node of the map: an ingester */
     char stranger[KEPT_STRANGER_MAX + 1]; /* why it does not believe the service; "": it does */
     const struct map *map;                /* a reference; NULL: it never saw one */

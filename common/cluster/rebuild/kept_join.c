@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kept_join: answers come one by one and are not kept: of a thousand nodes each knows everything.
+ * kept_join: merges dumps, one after the other.
+ *
+ * A dump is merged into `all` and not stored: of a thousand nodes each knows everything, so memory
+ * for all dumps would be a thousand times the size of one. The result is complete only after
+ * kept_join_end, which raises the terms of shards whose logs promised more than any record.
  */
 #include "common/cluster/rebuild/kept_join.h"
 
@@ -17,7 +21,7 @@ struct kept_join {
     bool first;           /* one has been taken */
     bool *untold;         /* owned; by shard: a member did not say what its log has promised */
     enum kept_why *why;   /* owned; by shard */
-    VEC(struct name) ans; /* who answered */
+    VEC(struct name) ans; /* the nodes that answered */
 };
 
 struct kept_join *kept_join_new(void)
@@ -148,7 +152,7 @@ int kept_join_add(struct kept_join *j, const struct kept *k, const char *from, s
     return 0;
 }
 
-/* ---- who answered ---------------------------------------------------------------------------- */
+/* ---- the nodes that answered ----------------------------------------------------------------- */
 
 bool kept_join_answered(const struct kept_join *j, const char *node)
 {
@@ -176,7 +180,7 @@ const char *kept_join_missing(const struct kept_join *j, size_t n)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Whom we know to be there leads, if it can be. */
+/* The leader if it answered, else a member that answered, if any did. */
 static const char *leader_of(const struct kept_join *j, const struct repl_record *r)
 {
     for (uint32_t i = 0; !kept_join_answered(j, r->leader) && i < r->members.len; i++)
@@ -202,8 +206,8 @@ int kept_join_end(struct kept_join *j, const struct kept **ret, struct err *e)
 {
     if (!j->all.map)
         return err_set(e, ERR_NOT_FOUND,
-                       "nobody who was asked keeps a map of the cluster: ask the ingesters whose "
-                       "data folders are those of before");
+                       "none of the processes that answered has a map of the cluster: ask the "
+                       "ingesters, with their previous data folders");
     for (uint32_t i = 0; i < j->all.map->shards; i++) {
         const struct kept_shard *s = &j->all.shards[i];
 

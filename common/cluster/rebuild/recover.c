@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recover: look at what is there, write what is missing, look again.
+ * recover: look at the keys, write the next that are missing, look again.
  *
  *   ring/ ──> begun/ ──> judge ──┬─ id ──> look again
  *                                ├─ records and notes, some at a time ──> look again
  *                                ├─ map ──> look again
  *                                └─ nothing is missing ──> done
  *
- * The id is first: whoever would begin a new cluster in the empty service (a node with an empty
- * folder) creates it together with its map, so it cannot any more. The map is last: before there is
- * one nobody believes the service (view.h, view_stranger), so nobody acts on half of the records.
- * Each write compares the id, and the revision of what it replaces.
+ * The id is first: a node with an empty folder that would begin a new cluster in the empty service
+ * creates it together with its map, and fails once the id exists. The map is last: before it exists
+ * no process believes the service (view.h, view_stranger), so none acts on half of the records.
+ * Each write compares the id, and the revision of the key that it replaces.
  */
 #include "common/cluster/rebuild/recover.h"
 
@@ -66,9 +66,9 @@ static size_t add_names(const struct name_set *s, const char **names, size_t n)
     return n;
 }
 
-/* Their logs have begun, or may have, but for those that are known to be fresh: to have it noted of
- * one that has not costs that node a new start as a learner; not to have it noted of one that has
- * may cost what it acked. */
+/* The nodes that get a note: their logs have begun, or may have, except logs known to be fresh. A
+ * note for a log that has not begun costs that node a restart as a learner; a missing note for a
+ * log that has begun may lose writes that it acked. */
 static size_t concerned(const struct repl_record *r, const char *names[CONCERNED])
 {
     size_t n = add_names(&r->members, names, 0);
@@ -77,7 +77,7 @@ static size_t concerned(const struct repl_record *r, const char *names[CONCERNED
     return add_names(&r->prev_members, names, n);
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- the keys of the service ----------------------------------------------------------------- */
 
 static enum recover_is compare_map(const struct recovering *v, const struct map *there)
 {
@@ -106,8 +106,8 @@ static bool says_the_same(const struct repl_record *there, const struct repl_rec
             name_set_eq(&there->prev_members, &ours->prev_members));
 }
 
-/* What came after the term that the nodes knew is newer than theirs, though what is to be written
- * has a higher one. */
+/* A record of the service beyond the term that the nodes knew is newer than theirs, although the
+ * record to be written has a higher term. */
 static enum recover_is compare_record(const struct repl_record *there, const struct kept_shard *s)
 {
     uint64_t known = s->seen ? s->seen : s->record.term;
@@ -167,8 +167,8 @@ static int see_id(struct recovering *v, const struct coord_kv *kv, struct err *e
     if (strcmp(id, v->k.cluster) == 0)
         return 0;
     return err_set(e, ERR_CONFLICT,
-                   "etcd holds another cluster below %s (%s; the nodes keep %s). If somebody began "
-                   "it in the empty etcd by mistake, stop its processes, remove its keys (etcdctl "
+                   "etcd holds another cluster below %s (%s; the nodes keep %s). If it was begun "
+                   "in the empty etcd by mistake, stop its processes, remove its keys (etcdctl "
                    "del --prefix %s/) and repeat this; else look at cluster.etcd and "
                    "cluster.etcd_prefix",
                    v->prefix, id, v->k.cluster[0] ? v->k.cluster : "one without an id", v->prefix);
@@ -268,7 +268,7 @@ static int check_without_id(const struct recovering *v, struct err *e)
         return 0;
     return err_set(e, ERR_CONFLICT,
                    "etcd holds another cluster below %s: it has no id, and in part is newer than "
-                   "what the nodes keep. If somebody began it in the empty etcd by mistake, stop "
+                   "the nodes' records. If it was begun in the empty etcd by mistake, stop "
                    "its processes, remove its keys (etcdctl del --prefix %s/) and repeat this",
                    v->prefix, v->prefix);
 }
@@ -327,7 +327,7 @@ static void on_written(void *cookie, const struct coord_reply *r)
         write_some(v);
 }
 
-/* The id is as it was when we looked: this is the cluster that was judged. */
+/* The id is still what was read: this is the cluster that was judged. */
 static void compare_id(const struct recovering *v, struct coord_compare *ret)
 {
     *ret = (struct coord_compare){ .key = key_str(&v->id_key), .rev = v->id_rev };

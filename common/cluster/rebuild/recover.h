@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recover.h: a coordination service that lost its data, or has older ones, is filled again from
- * what the nodes kept (kept_join.h; README.md, "etcd lost", says why that is enough).
+ * recover.h: fills a coordination service that lost its data, or has older ones, from the nodes'
+ * merged dumps (kept_join.h; README.md, "etcd lost", says why that is enough).
  *
- * What is written, each where it is missing or older: the cluster's id, records, notes of logs that
- * have begun (keyspace.h, begun/), and last the map. Whatever is there and newer stays. It may end
- * after any write and is repeated then.
+ * Written where missing or older: the cluster's id, records, notes of logs that have begun
+ * (keyspace.h, begun/), and last the map. Newer keys of the service stay. The process may end after
+ * any write; the next run continues.
  */
 #ifndef COMMON_CLUSTER_REBUILD_RECOVER_H
 #define COMMON_CLUSTER_REBUILD_RECOVER_H
 
 #include "common/cluster/rebuild/kept.h"
 
-/* What the service has, beside what was given. */
+/* The service's key, compared with the merged dumps. */
 enum recover_is {
     RECOVER_SAME,
     RECOVER_ABSENT,
     RECOVER_BEHIND,
-    RECOVER_AHEAD, /* somebody went on from it: it stays */
-    /* Of the same term (map: version), and not the same; or a later map that lacks steps of ours:
+    RECOVER_AHEAD, /* the cluster has changed in this etcd since: it stays */
+    /* Of the same term (map: version), but different; or a later map without some of our steps:
      * nothing is written. */
     RECOVER_DIFFERS,
 };
 struct recover_found { /* as of the first look */
     enum recover_is map;
     enum recover_is *shards; /* as many as the map given has */
-    uint64_t map_version;    /* 0: there is none */
+    uint64_t map_version;    /* 0: the service has no map */
     uint32_t notes;          /* of logs that have begun: so many are missing */
     bool id;                 /* the cluster's id is missing */
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * agree.h: do two processes place services alike? With etcd both have the same map. Without it each
- * has its own settings, and where those differ a push is stored where nobody looks for it: a 200,
- * and an answer that lacks it. So every frame says them in the place of a cluster's id, as one
- * number, and processes whose numbers do not go together refuse each other (common/rpc).
+ * agree.h: compares the settings that decide where a service is placed. With etcd all processes
+ * have the same map. Without it each has its own settings, and where those differ a push is stored
+ * where no query looks: a 200, and later an answer that lacks it. So every frame carries the
+ * settings in the place of a cluster's id, as one number, and processes whose numbers differ refuse
+ * each other (common/rpc).
  *
  *   bits 63..48  a mark: this is no id of a cluster
  *        47      1: coordination static; 0: none

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map_change.h: a person changes the map. It is read, edited (map_edit.h) and swapped by its
- * revision, again where somebody else was quicker. Thread: the loop's.
+ * map_change.h: an operator changes the map. It is read, edited (map_edit.h) and swapped by its
+ * revision, again if another writer was faster. Thread: the loop's.
  */
 #ifndef COMMON_CLUSTER_VIEW_MAP_CHANGE_H
 #define COMMON_CLUSTER_VIEW_MAP_CHANGE_H

@@ -29,8 +29,8 @@ int node_state_edit(const struct map *m, const char *name, enum map_state state,
     *ret = NULL;
     if (!n)
         return err_set(e, ERR_NOT_FOUND, "no node of the cluster is called %.63s%s", name,
-                       state == MAP_ACTIVE ? "; one that was drained and stopped is forgotten "
-                                             "until it is started again, and then drained still"
+                       state == MAP_ACTIVE ? "; a node that was drained and stopped is forgotten "
+                                             "until it is started again, and then still drained"
                                            : "");
     if (n->state == state || (state == MAP_DRAINING && n->state == MAP_LEFT))
         return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * node_state.h: a person says that a node is to be emptied, or to be used again. The map is read,
- * changed (map_edit.h) and swapped by its revision, again where somebody else was quicker; the
- * controller does the rest. Thread: the loop's.
+ * node_state.h: an operator has a node drained, or used again. The map is read, changed
+ * (map_edit.h) and swapped by its revision, again if another writer was faster; the controller does
+ * the rest. Thread: the loop's.
  */
 #ifndef COMMON_CLUSTER_VIEW_NODE_STATE_H
 #define COMMON_CLUSTER_VIEW_NODE_STATE_H

@@ -2,9 +2,9 @@
  *
  * view: the cluster as this process knows it, and the two kinds that never change.
  *
- * Records, nodes and the map are kept apart, as they arrive apart and in any order: a leader may be
- * named whose address is not known yet (its address is then ""), and a node may live before the map
- * has it. Whoever asks gets what there is.
+ * Records, nodes and the map are stored apart, as they arrive apart and in any order: a record may
+ * name a leader whose address is not known yet (its address is then ""), and a node may live before
+ * the map has it. A caller gets the parts that exist.
  */
 #include "common/cluster/view/view.h"
 
@@ -35,8 +35,8 @@ void view_slots_room(struct view *v, uint32_t n)
         v->slots[v->slots_len] = XNEW(struct view_slot);
 }
 
-/* Nodes go from the map by being drained, and in no other way: who was in it and is no more, was,
- * if not before our eyes. */
+/* Nodes leave the map only by being drained. So a node that was in it and is missing now was
+ * drained, even if this process did not see it. */
 static bool drained_by(const struct view *v, const struct map *m)
 {
     const struct map_node *n = map_node(m, v->node);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.h: what a role knows of the cluster: who leads each shard, where profiles go, who lives.
+ * view.h: a role's view of the cluster: which node leads each shard, where profiles go, which nodes
+ * live.
  *
  *   view_new_list     the addresses of cluster.ingesters: shard i is led by the i mod n-th, term 0
- *   view_new_static   a map from a file: the first replica of a shard leads, term 1, for ever
+ *   view_new_static   a map from a file: the first replica of a shard leads in term 1, unchanged
  *   view_new_coord    followed by a watch on the coordination service
  *
- * It answers from memory, at once, and goes on with what it knew last while the service is away, or
- * has forgotten what it knew (view_stranger): view_age_ms says how old that is. An answer may be
- * wrong by the time it is used; whoever is asked in error says so, then view_doubt and try again at
- * the next change.
+ * It answers from memory, at once, and continues with its last state while the service is away, or
+ * has lost its data (view_stranger): view_age_ms says how old that is. An answer may be wrong by
+ * the time it is used. A node that is asked in error refuses; the caller then calls view_doubt and
+ * tries again at the next change.
  *
  * Thread: the loop's, but for maps (map.h): take a reference on the loop, use it anywhere.
  */
@@ -28,7 +29,7 @@ struct view;
 struct view_shard {
     uint64_t term;              /* 0: not replicated */
     const char *leader;         /* its name */
-    const char *leader_addr;    /* rpc address; "" while nobody knows one */
+    const char *leader_addr;    /* rpc address; "" while not known */
     const char *const *members; /* names */
     size_t members_len;
     bool established;
@@ -47,7 +48,7 @@ struct view_node {
 enum view_kind { VIEW_LIST, VIEW_STATIC, VIEW_COORD };
 /* Node names are "ingester-0", ... in the order of the list. */
 struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards);
-/* ERR_CONFIG: nobody is named for some shard. */
+/* ERR_CONFIG: some shard has no replica. */
 NODISCARD int view_new_static(const struct map *m, struct view **ret, struct err *e);
 struct view_opts {
     struct loop *loop;
@@ -68,7 +69,7 @@ enum view_kind view_kind(const struct view *v);
 bool view_ready(const struct view *v);
 /* The configured number, or that of the map; 0 before there is one. */
 uint32_t view_shards(const struct view *v);
-/* False: nobody was named yet. Borrowed until the next change. */
+/* False: the shard has no record yet. Borrowed until the next change. */
 bool view_shard(const struct view *v, uint32_t shard, struct view_shard *ret);
 /* The whole record and its revision; NULL: none. Borrowed until the next change. */
 const struct repl_record *view_record(const struct view *v, uint32_t shard, int64_t *ret_rev);
@@ -92,40 +93,41 @@ bool view_node_find(const struct view *v, const char *name, struct view_node *re
 /* `fn` after each change, with the change visible. */
 void view_watch(struct view *v, void (*fn)(void *cookie), void *cookie);
 void view_unwatch(struct view *v, void (*fn)(void *cookie), void *cookie);
-/* Somebody said that the leader of this term does not lead: look again soon. */
+/* Marks the cached leader of this term as stale and schedules a refresh. */
 void view_doubt(struct view *v, uint32_t shard, uint64_t term);
 
-/* Another node, which does not believe its service any more, knew a record of that term, and a map
- * of that version (0: none). A process that came to know the cluster from the service alone,
- * lately, and has nothing to compare it with, does not believe it while it holds less than that. */
+/* A peer that does not trust its coordination service any more knew a record of that term, and a
+ * map of that version (0: none). If this process learnt the cluster from the service alone, lately,
+ * and has nothing to compare it with, it does not believe the service while that holds less. */
 void view_told(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version);
-/* It does so: what it knows is worth no more than that service's word. */
+/* True if this view came from the coordination service alone and a peer has since reported newer
+ * state. The caller must not act on it. */
 bool view_led_astray(const struct view *v);
 
 /* Grows with every change. */
 uint64_t view_version(const struct view *v);
-/* The coordination service has said who lives since this process began; true without one. */
+/* The coordination service has said which nodes live since this process began; true without one. */
 bool view_heard(const struct view *v);
 /* 32 hex digits, of the cluster this process is in; "": not known (yet, or it has none). */
 const char *view_cluster_id(const struct view *v);
 /* The revision of its key; 0: the service has none. */
 int64_t view_cluster_rev(const struct view *v);
-/* Not "": what the coordination service holds is another cluster, or less of this one than is known
- * here; nothing it says is followed, nothing may be written to it. What it is, for people. */
+/* Not "": the coordination service holds another cluster, or an older state of this one. The view
+ * does not follow it, and nothing may be written to it. The text says why, for the operator. */
 const char *view_stranger(const struct view *v);
-/* What the service said last was believed: what is seen here may be the ground of a write to it.
- * False also before it said anything, and while it is looked at again. */
+/* The last state of the service was believed: the view may be the ground of a write to it. False
+ * also before it answered, and while its keys are read again. */
 bool view_trusts(const struct view *v);
-/* Grows when revisions begin anew, in another store: those remembered from before mean nothing. */
+/* Grows when revisions belong to another store: revisions remembered from the old one are void. */
 uint64_t view_store(const struct view *v);
 /* The cluster was made while this process looked on, so no process before this one was in it. */
 bool view_born(const struct view *v);
-/* This node (view_opts.node) was told to drain, and not to be used again since, as far as the data
- * folder knows: also once the map has forgotten it. */
+/* This node (view_opts.node) was drained, and not undrained since, as far as the data folder knows:
+ * also once the map has forgotten it. */
 bool view_drained(const struct view *v);
-/* What the coordination service, or the way to it, has against us, for people; "": nothing. */
+/* Why the coordination service, or the way to it, refuses us, for the operator; "": it does not. */
 const char *view_why(const struct view *v);
-/* Since the coordination service was last heard of; 0 without one. */
+/* Since the coordination service last answered; 0 without one. */
 uint64_t view_age_ms(const struct view *v);
 /* Members of an object: coordination, version, age_ms, nodes, shards with leaders. */
 void view_json(const struct view *v, struct json *j);

@@ -2,34 +2,32 @@
  *
  * view_coord: a view that follows the coordination service.
  *
- * One watch on <prefix>/ring/. What it hands over is applied at once; watchers are told from a
- * timer of no delay, once for all changes that came together.
+ * One watch on <prefix>/ring/. Its changes are applied at once; watchers are called from a timer of
+ * no delay, once for all changes that came together.
  *
- * A value that does not parse is counted, remembered for people, and what was there before stays:
- * one broken key must not take the routes of all others away. Revisions only go up: an answer to a
- * doubt may be newer than the watch, and then the watch must not take it back.
+ * A value that does not parse is counted, remembered for the operator, and the previous value
+ * stays: one broken key must not remove the routes of all others. Revisions only increase: an
+ * answer to a doubt may be newer than the watch, and then the watch must not undo it.
  *
- * Records and the map are one picture: whoever sees that it leads since some moment also sees the
- * map of that moment, or a later one (README.md builds on that). So a doubt asks for all of ring/
- * at once, and the file is written whole.
+ * Records and the map are one picture: a node that sees itself as leader since some moment also
+ * sees the map of that moment, or a later one (README.md builds on that). So a doubt asks for all
+ * of ring/ at once, and the file is written whole. A state of the service is judged (view_judge.h)
+ * first:
  *
- * A state of the service is judged before it is followed (view_judge.h): files go by its records.
+ *   SURE ──unsure: a state or change that cannot be──> UNSURE ──strange: all keys agree──> STRANGE
+ *     ^                                                  │                                  │
+ *     └────────────── believe: all keys are right ───────┴── on_anew: every few seconds ────┘
  *
- *   SURE ──a state, or a change, that cannot be──> UNSURE ──all keys anew: so it is──> STRANGE
- *     ^                                              │                                    │
- *     └───────────────────── all keys anew: right ───┴──────────── every few seconds ─────┘
+ * UNSURE is short: an answer to a doubt may be newer than the watch. While STRANGE the view acts as
+ * if the service were away, until that holds its earlier state again. A process that keeps shards
+ * reads all keys again after a time without contact: another service may have taken the place,
+ * whose revisions happen to continue where the first one's ended. A process without shards, which
+ * has nothing to lose, follows another cluster once most of its nodes have lived by it for a time.
  *
- * UNSURE is for a moment: an answer to a doubt may have been newer than what the watch brings.
- * While STRANGE everything goes on as if the service were away, until it holds again what it held.
- * A process that keeps shards also looks at all keys anew once the service was not heard of for a
- * while: another may have come in its place, whose revisions happen to go on where these ended. One
- * that keeps none, and has nothing to lose, follows another cluster once most of its nodes have
- * lived by it for a while.
- *
- * What was seen last is kept in a file, whole, a second after a change. A process that starts while
- * the service is away goes on with it: that is as safe as any old view, since a leader must ask a
- * majority of its shard before it leads. Who lives is not known from a file: all of the map's nodes
- * are taken for alive until the service says otherwise.
+ * The last state is written to a file, whole, a second after a change. A process that starts while
+ * the service is away continues with it: that is as safe as any old view, since a leader must ask a
+ * majority of its shard before it leads. A file does not say which nodes live: all of the map's
+ * nodes count as alive until the service says otherwise.
  */
 #include <stdlib.h>
 
@@ -41,10 +39,10 @@
 #include "common/obs/log.h"
 
 #define DOUBT_EVERY_MS  1000
-#define AWAY_MS         5000   /* unheard of for so long it may be another one */
-#define STRANGE_MS      5000   /* a stranger is looked at again, so often */
-#define STRANGE_NEWS_MS 1000   /* ... and when it says something */
-#define LEARNT_MS       600000 /* since the start: what was seen since then is known */
+#define AWAY_MS         5000   /* after so long without contact it may be another service */
+#define STRANGE_MS      5000   /* how often a service that is not trusted is read again */
+#define STRANGE_NEWS_MS 1000   /* ... and when a change comes from it */
+#define LEARNT_MS       600000 /* since the start: what was seen since then is established */
 #define LIVED_MS        75000  /* longer than any lease: those of a backup come back with it */
 
 enum trust { SURE, UNSURE, STRANGE };
@@ -66,12 +64,12 @@ struct view_feed {
     struct verdict said; /* STRANGE: what is wrong */
     struct err strange;  /* the same, and what to do */
     uint64_t store, anew_ms;
-    uint64_t lived_ms; /* nodes live by the stranger since then; 0: none does */
+    uint64_t lived_ms; /* nodes live by the other cluster's service since then; 0: none does */
     int64_t cluster_rev;
     uint64_t began_ms;
     bool learnt;               /* all that is known came from the service, none of it from a file */
     bool bare, born;           /* the watch began where no cluster was; one was made there since */
-    int64_t id_made, map_made; /* where, as events told; 0: nowhere yet */
+    int64_t id_made, map_made; /* revisions at which events created them; 0: not seen */
     VEC(struct lives) lives;
     int64_t map_rev, last_rev; /* of the map; of the store, the highest believed */
     bool heard;                /* the service has spoken since the start */
@@ -111,7 +109,7 @@ static struct view_peer *push_peer(struct view *v, const char *name)
     return &v->peers.ptr[v->peers.len - 1];
 }
 
-/* Since when those are gone who lived a moment ago. */
+/* Notes since when nodes are gone that lived until now. */
 static void peers_gone(struct view_feed *f, const struct view_peer *before, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -131,7 +129,7 @@ static void peers_make(struct view_feed *f)
 
     if (before_len)
         memcpy(before, v->peers.ptr, before_len * sizeof(*before));
-    f->told = f->heard; /* what a file says of who lives is a guess */
+    f->told = f->heard; /* a file's list of nodes that live is a guess */
     v->peers.len = 0;
     for (size_t i = 0; m && i < m->nodes_len; i++) {
         struct view_peer *p = push_peer(v, m->nodes[i].name);
@@ -284,7 +282,7 @@ static void on_tell(void *cookie)
     view_changed(f->v);
 }
 
-/* ---- believed, or not ------------------------------------------------------------------------ */
+/* ---- whether the service is trusted ---------------------------------------------------------- */
 
 static void look_anew(struct view_feed *f, uint64_t after_ms)
 {
@@ -299,7 +297,7 @@ static void doubts_end(struct view_feed *f)
     f->asking = false;
 }
 
-/* What was said is not followed, and looked at again, as a whole. */
+/* Does not follow the last state, and reads all keys again. */
 static void unsure(struct view_feed *f)
 {
     f->trust = UNSURE;
@@ -392,7 +390,7 @@ static void on_heard(void *cookie)
         f->heard_ms = now_ms(f);
 }
 
-/* For one that has nothing to lose: is there a cluster that goes on without this one's past? */
+/* For a process without shards: true if another cluster lives in the service, without our past. */
 static bool others_live(struct view_feed *f, const struct verdict *said)
 {
     if (f->trust != STRANGE || !said->map || !said->lives || said->lives * 2 < said->nodes)
@@ -420,7 +418,7 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
         strange(f, &said);
 }
 
-/* Is it later than what is known of this key, by revisions of one store? */
+/* True if it is later than our state of this key, by revisions of the same store. */
 static bool is_news(const struct view_feed *f, const struct coord_kv *kv)
 {
     struct str node;
@@ -467,7 +465,7 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     else if (f->trust == SURE && is_news(f, kv) && !view_judge_one(f->v, f->prefix, kv))
         unsure(f);
     if (f->trust != SURE)
-        return; /* all keys come anew */
+        return; /* all keys are read again */
     f->last_rev = MAX(f->last_rev, kv->mod_rev);
     note_made(f, kv);
     if (apply(f, kv))
@@ -511,7 +509,7 @@ static void on_listed(void *cookie, const struct coord_reply *r)
         return;
     }
     f->last_rev = r->rev;
-    /* Not heard, as an age: of who lives the list says nothing, only the watch does. */
+    /* Not a sign of life: only the watch says which nodes live, not this list. */
     for (size_t i = 0; i < r->kvs_len; i++) {
         struct str node;
         uint32_t shard;
@@ -550,8 +548,8 @@ void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term)
         doubt(f);
 }
 
-/* One who knew the cluster himself would have seen that the service forgot: his word would only be
- * that of somebody who was led astray. */
+/* Only for a view that came from the service alone: a process that knew the cluster itself would
+ * have seen that the service lost data, and the report may come from a node with a stale view. */
 void view_feed_told(struct view_feed *f, uint32_t shard, uint64_t term, uint64_t map_version)
 {
     struct view_slot *s;

@@ -165,7 +165,7 @@ static int load_records(struct view *v, const struct json_val *list, struct err 
     return 0;
 }
 
-/* Builds from before there were ids wrote none. */
+/* Builds without cluster ids wrote none. */
 static int load_cluster(struct view *v, const struct json_val *one, struct err *e)
 {
     struct str id = STR_NULL;
@@ -197,7 +197,7 @@ static int load_text(struct view *v, struct str bytes, struct err *e)
         code = json_take_bool(json_get(json_root(doc), "led_astray", NULL), "led_astray",
                               &v->led_astray, e);
     }
-    /* Of a node that stands in the map the map says it. */
+    /* For a node that is in the map, the map says it. */
     if (!code && v->node && !map_node(v->map, v->node))
         code = json_take_bool(json_get(json_root(doc), "drained", NULL), "drained", &v->drained, e);
     if (!code) {

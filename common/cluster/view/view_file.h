@@ -21,12 +21,12 @@ struct view_file_opts {
 struct view_file;
 
 struct view_file *view_file_new(const struct view_file_opts *o);
-/* What is being written is written to its end, also behind the view's; NULL is fine. */
+/* A write that has begun ends, also after the view is freed; NULL is fine. */
 void view_file_free(struct view_file *f);
-/* Into the view, revisions 0. ERR_NOT_FOUND: there is none yet. Another error: it cannot be read,
+/* Into the view, revisions 0. ERR_NOT_FOUND: no file exists yet. Another error: it cannot be read,
  * and the view may have a part of it. */
 NODISCARD int view_file_load(struct view_file *f, struct err *e);
-/* The version of the map that stands in the file; 0: none. */
+/* The version of the map in the file; 0: none. */
 uint64_t view_file_kept(const struct view_file *f);
 /* The map or a record is another one: saved within a second or so. */
 void view_file_changed(struct view_file *f);

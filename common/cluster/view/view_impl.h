@@ -42,10 +42,10 @@ struct view {
     struct map_str *index;       /* name -> position in peers, plus 1 */
     struct view_watcher watchers[VIEW_WATCHERS_MAX];
     size_t watchers_len;
-    const char *node;  /* borrowed: whose view it is; NULL: of nobody who keeps shards */
+    const char *node;  /* borrowed: whose view it is; NULL: a process that keeps no shards */
     bool drained;      /* view_drained */
-    uint64_t told_map; /* others know a map of this version */
-    bool led_astray;   /* what is known here was learnt from a service that holds too little */
+    uint64_t told_map; /* peers know a map of this version */
+    bool led_astray;   /* the state here was learnt from a service that holds too little */
     uint64_t version;
     struct view_feed *feed; /* NULL without a coordination service */
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view_judge: what is known here against what the coordination service holds.
+ * view_judge: this process's state compared with the coordination service's.
  *
- * A value that does not parse says nothing: it may be a newer build's, and the view keeps what it
- * had in its place anyway (view_coord.c). A key that is missing says much.
+ * A value that does not parse proves nothing: it may be a newer build's, and the view keeps its
+ * previous value anyway (view_coord.c). A missing key does prove something: the map and the records
+ * of shards are never deleted.
  */
 #include "common/cluster/view/view_judge.h"
 
@@ -12,8 +13,8 @@
 #include "common/base/mem.h"
 #include "common/cluster/map/map_next.h"
 
-/* Is `there` `ours`, or what may have come after it? In one term only the leader, the members and
- * those before are for ever; learners come and go. */
+/* True if `there` equals `ours`, or may have followed it. Within one term the leader, the members
+ * and the previous members never change; learners come and go. */
 static bool record_goes_on(const struct repl_record *ours, const struct repl_record *there)
 {
     if (there->term != ours->term)
@@ -39,7 +40,7 @@ static void less(struct verdict *ret, const char *what, uint64_t there, uint64_t
                   what, there, here);
 }
 
-/* Somebody who knew less has written to it since. */
+/* The service's map was changed since by a process that knew less. */
 static void lacks(struct verdict *ret, const struct map *there, const struct map *here,
                   const struct map_whose *w)
 {
@@ -48,7 +49,7 @@ static void lacks(struct verdict *ret, const struct map *there, const struct map
     ret->is = JUDGED_LESS;
     (void)err_set(&ret->why, ERR_CONFLICT,
                   "etcd knows less of this cluster than this node, as after a restore of an old "
-                  "backup that somebody went on from: map %" PRIu64
+                  "backup that was in use since: map %" PRIu64
                   " there lacks places that map %" PRIu64 " here has (%s%.*s%s%.*s)",
                   there->version, here->version, w->tenant.len ? "tenant " : "all tenants",
                   STR_ARG(str_sub(w->tenant, 0, 60)), w->service.len ? ", service " : "",
@@ -129,7 +130,7 @@ static void judge_missing(const struct view *v, const bool *there, struct verdic
     }
 }
 
-/* What is more than a key of its own. */
+/* Judges the state as a whole, after its keys. */
 static void judge_whole(const struct view *v, struct verdict *ret)
 {
     if (!v->map)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view_judge.h: can what the coordination service holds be what became of what a view knows?
+ * view_judge.h: checks whether the coordination service's state can follow from a view's state.
  *
  * Terms and versions of the map only grow, records are never deleted, and a cluster's id never
- * changes. A service that holds less, or another id, has forgotten (an old backup, an empty folder)
- * or is another one, and its word on who keeps which shard is worth nothing here.
+ * changes. A service with an older state, or another id, has lost data (a backup, an empty folder)
+ * or is another one, and its records must not be followed here.
  */
 #ifndef COMMON_CLUSTER_VIEW_VIEW_JUDGE_H
 #define COMMON_CLUSTER_VIEW_VIEW_JUDGE_H
@@ -12,26 +12,26 @@
 #include "common/cluster/view/view_impl.h"
 
 enum judged {
-    JUDGED_RIGHT, /* as much as is known here, or more; or nothing is known here */
+    JUDGED_RIGHT, /* the view's state, or a later one; or the view has none */
     JUDGED_EMPTY, /* no map */
     JUDGED_OTHER, /* another id */
     JUDGED_LESS,  /* this cluster, of an earlier time */
 };
 struct verdict {
     enum judged is;
-    bool map;                    /* there is one */
+    bool map;                    /* the service has one */
     size_t nodes, lives;         /* active ones of the map; those that live by it */
     char id[CLUSTER_ID_LEN + 1]; /* its; "": it has none */
-    struct err why;              /* of all but JUDGED_RIGHT: what is wrong, without what to do */
+    struct err why;              /* of all but JUDGED_RIGHT: the fault, without advice */
 };
-/* Do others say that they know more than is known here? Then all is to be judged, also what did not
- * change. */
+/* True if peers have reported newer state than is known here. Then all keys are judged, also those
+ * that did not change. */
 bool view_told_more(const struct view *v);
-/* All keys of ring/. `map_rev`, of the view's map, not 0: the store is the one that the view's
- * revisions are of, as far as is known, so what has the same one is not read again. */
+/* Judges all keys of ring/. `map_rev`, of the view's map, not 0: the view's revisions come from
+ * this store, as far as is known, so a key with an equal revision is not parsed again. */
 void view_judge(const struct view *v, struct str prefix, int64_t map_rev,
                 const struct coord_kv *kvs, size_t n, struct verdict *ret);
-/* One change of a key, which is later than what the view has of it. */
+/* Judges one change of a key, which is later than the view's state of it. */
 bool view_judge_one(const struct view *v, struct str prefix, const struct coord_kv *kv);
 
 #endif

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * entry: one entry of the replication log, made, copied and checked.
+ *
+ * An entry is one allocation that several users share by reference: the log that writes it, the
+ * senders, and the database that applies it. ENTRY_ROOM_APPLY bytes behind its data let it be
+ * applied without a copy. The checksum of the data is computed once, when the entry is made; that
+ * of the head each time the head is written, since index and term are set late and each file has a
+ * seed of its own.
+ */
 #include "common/repl/log/entry.h"
 
 #include "common/base/hash.h"

@@ -29,8 +29,8 @@ enum repl_kind {
     REPL_NOOP = 1,       /* opens a term */
     REPL_BATCH = 2,      /* operations of a kv batch (store/kv/kv_impl.h) */
     REPL_DROP_FILES = 3, /* cf u8 | from varint bytes | last varint bytes: files inside may go */
-    REPL_FLUSH = 4,      /* cf u8: what is in memory of it should be written out soon */
-    REPL_DIGEST = 5,     /* everybody computes checksums of the database as of here (digest.h) */
+    REPL_FLUSH = 4,      /* cf u8: its memtable should be written out soon */
+    REPL_DIGEST = 5,     /* all replicas compute checksums of the database as of here (digest.h) */
     REPL_KINDS = 6,
 };
 #define ENTRY_MARK       UINT32_C(0x45e70100)
@@ -44,7 +44,7 @@ struct repl_entry {
     uint64_t index, term, prev_term;
     uint64_t sum; /* of data */
     size_t len;
-    char data[]; /* and ENTRY_ROOM_APPLY bytes behind it, for who applies it (apply.c) */
+    char data[]; /* and ENTRY_ROOM_APPLY bytes behind it, for the apply thread (apply.c) */
 };
 
 /* With one reference; copies data. */
@@ -66,8 +66,8 @@ struct entry_head {
 };
 /* False: these 48 bytes are no head of a record with this seed. */
 bool entry_head_read(const char *p, uint64_t seed, struct entry_head *ret);
-/* One whole record off the wire or disk. ERR_CORRUPT says what is wrong with it. The data of a
- * batch is checked too (entry_check), so that whoever applies it need not. */
+/* Reads one whole record of a message or file. ERR_CORRUPT names the fault. The data of a batch are
+ * checked, too (entry_check), so that the apply thread need not. */
 NODISCARD int entry_read(struct rd *r, uint64_t seed, struct repl_entry **ret, struct err *e);
 /* Appends the record to a message. */
 void entry_write(const struct repl_entry *e, struct buf *out);

@@ -11,8 +11,8 @@
  *   reset    mark u32 | 0 u32 | index u64 | term u64 | 0 u64 | 0 u64 | sum u64
  *
  * Reading all of it in order gives the state: an entry whose index is not above the last one drops
- * what stands from there on, a reset drops everything. So a suffix is replaced, and a snapshot
- * taken over, without a moment in which the log is neither the old nor the new one.
+ * all entries from there on, a reset drops all. So a suffix is replaced, and a snapshot installed,
+ * without a moment in which the log is neither the old nor the new one.
  *
  * Torn or rotten? Each group between two fsyncs begins with a hard record that says up to which
  * byte its file was fsynced then. A record that does not check in the last file is the torn end of
@@ -91,7 +91,7 @@ void rlog_set_base(struct rlog *l, uint64_t index, uint64_t term)
     l->st.base_term = l->st.last_term = term;
 }
 
-/* What stands from `index` on goes; index is above the base. */
+/* Drops all entries from `index` on; index is above the base. */
 static void cut_suffix(struct rlog *l, uint64_t index)
 {
     if (index > l->st.last_index)
@@ -326,7 +326,7 @@ int rlog_sync(struct rlog *l, struct err *e)
 
 /* ---- dropping ---- */
 
-/* The highest index of a live entry in the first file or before; base_index if there is none. */
+/* The highest index of a live entry in the first file or earlier; base_index if none is. */
 static uint64_t first_file_ends(const struct rlog *l)
 {
     uint64_t number = l->segments.ptr[0].number;
@@ -410,7 +410,7 @@ static int read_one(struct rlog *l, uint64_t index, struct repl_entry **ret, str
         rc = entry_read(&r, s->number, ret, e);
     if (!rc && ((*ret)->index != index || (*ret)->term != rlog_term(l, index))) {
         entry_unref(*ret);
-        rc = err_set(e, ERR_CORRUPT, "another entry stands there");
+        rc = err_set(e, ERR_CORRUPT, "another entry is at this place");
     }
     if (rc)
         err_wrap(e, "entry %" PRIu64 " at byte %" PRIu64 " of %s/%016" PRIx64 ".rlog", index, p->at,

@@ -3,13 +3,13 @@
  * rlog.h: the durable log of one replica: entries first..last, the term promised, and the term of
  * the entry before the first.
  *
- * Appending an entry whose index is not above the last one replaces that one and drops all behind
- * it, in one step that a power cut cannot tear apart: nothing on disk is overwritten, the newer
- * record rules when the log is read again. What rlog_sync returned 0 for is there after a power
- * cut; what came later may be, up to some point, or not.
+ * Appending an entry whose index is not above the last one replaces that entry and drops all behind
+ * it, in one step that a power cut cannot tear apart: nothing on disk is overwritten, and the newer
+ * record counts when the log is read again. Records for which rlog_sync returned 0 survive a power
+ * cut; of later records a first part may survive.
  *
  * After an error of append, hard, reset or sync the log takes nothing more until it is opened
- * again: whether a failed fsync left the bytes on disk nobody knows.
+ * again: after a failed fsync it is not known whether the bytes are on disk.
  *
  * Thread: one at a time.
  */
@@ -51,17 +51,17 @@ void rlog_terms(const struct rlog *l, void (*run)(void *cookie, uint64_t from, u
 /* Indexes follow each other; the first is at most last_index + 1 and above base_index. */
 NODISCARD int rlog_append(struct rlog *l, struct repl_entry *const *entries, size_t n,
                           struct err *e);
-/* The promise and what is known committed; neither ever falls. */
+/* Stores the promise and the known commit index; neither ever falls. */
 NODISCARD int rlog_hard(struct rlog *l, uint64_t promised, uint64_t commit, struct err *e);
-/* Empties the log: it goes on behind (index, term), as after a snapshot. */
+/* Empties the log: it continues behind (index, term), as after a snapshot. */
 NODISCARD int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e);
-/* Everything before is on the medium. One for many appends. */
+/* Returns when all records appended so far are on the medium. One sync for many appends. */
 NODISCARD int rlog_sync(struct rlog *l, struct err *e);
 /* Writes a hard record behind a group that is fsynced, to be fsynced itself (rlog_sync): from then
  * on damage in that group is found when the log is opened. Nothing where the log is sealed, holds
  * nothing yet, or has a group open. */
 NODISCARD int rlog_seal(struct rlog *l, struct err *e);
-/* What comes next stands in a file of its own, so that the one before can be dropped. */
+/* Begins a new file for later records, so that the previous one can be dropped. */
 NODISCARD int rlog_roll(struct rlog *l, struct err *e);
 /* Drops whole files with no entry above `index`; base_index rises to at most `index`. Only entries
  * that are committed and synced may go. */

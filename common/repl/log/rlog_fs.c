@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rlog_fs: the system's files. fdatasync, not fsync: it writes the size, too, when that changed.
+ * rlog_fs: the files of a log on the system's file system.
+ *
+ * fdatasync, not fsync: it writes the size, too, when that changed. Writes of a group of entries go
+ * out with one pwritev.
  */
 #include "common/repl/log/rlog_fs.h"
 

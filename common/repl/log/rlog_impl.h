@@ -20,7 +20,7 @@ struct segment {
     struct rlog_file *file; /* owned */
     uint64_t size;
 };
-/* Where a live entry stands. In order of index they are in order of (segment, offset), too. */
+/* The place of a live entry. In order of index they are in order of (segment, offset), too. */
 struct pos {
     uint64_t segment, at;
     size_t len;
@@ -40,7 +40,7 @@ struct rlog {
     struct rlog_state st;
     uint64_t synced; /* bytes of the last segment */
     bool group;      /* something was written since the last sync */
-    bool bare;       /* the last group is one hard record, which repeats what is known without it */
+    bool bare;       /* the last group is one hard record, which holds nothing new */
     int failed;
     struct err why;
     VEC(char) heads; /* scratch */

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rlog_open: the files of a log, read when it is opened. rlog.c draws them.
+ * rlog_open: reads the files of a log when it is opened. rlog.c draws the files.
+ *
+ * Files are read in order, and a newer record of an index replaces the older one and all behind it.
+ * A torn end is allowed in the last file only, where a power cut may have left it: it is cut off,
+ * unless a good record behind it says that the place had been fsynced. All other damage is
+ * ERR_CORRUPT, since the entries may have been acknowledged.
  */
 #include <stdio.h>
 
@@ -36,7 +41,7 @@ static void sort_numbers(struct names *n)
         }
 }
 
-/* One record at *at of a file; false: none that checks begins here. Moves *at behind it. */
+/* Reads one record at *at of a file, and moves *at behind it; false: no valid record is there. */
 static bool replay(struct rlog *l, const struct segment *s, uint64_t *at, int *rc, struct err *e)
 {
     char head[ENTRY_HEAD];
@@ -116,7 +121,7 @@ static int rotten(const struct rlog *l, const struct segment *s, uint64_t at, st
 {
     return err_set(e, ERR_CORRUPT,
                    "%s/%016" PRIx64 ".rlog is damaged at byte %" PRIu64
-                   ": take this replica out of the shard and let it join anew",
+                   ": take this replica out of the shard and let it join again",
                    l->dir, s->number, at);
 }
 
@@ -186,7 +191,7 @@ static int open_files(struct rlog *l, const struct names *n, struct err *e)
     return rc;
 }
 
-/* Of the last file, what is not known to be fsynced. */
+/* Writes again the bytes of the last file that may not have been fsynced. */
 static int write_again(struct rlog *l, struct err *e)
 {
     const struct segment *s = rlog_last(l);

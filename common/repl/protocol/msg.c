@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * msg: the messages between replicas, as protocol buffers (proto/repl.proto).
+ *
+ * An entry has the same bytes in a message as in the log (log/entry.h). A reader skips unknown
+ * fields and takes 0 for missing ones: replicas of different versions understand each other, and a
+ * new field must mean "not said" where it is 0.
+ */
 #include "common/repl/protocol/msg.h"
 
 #include "common/base/mem.h"

@@ -32,11 +32,11 @@ struct repl_msg {
     uint64_t round;      /* append: echoed */
     uint64_t seq;        /* append: echoed; the sender's count for this peer */
     uint64_t base;       /* prepared, fetched: the entry before the first one here */
-    bool wants_snapshot; /* appended: there is no database here */
-    bool no_room;        /* appended: the disk here is as good as full */
+    bool wants_snapshot; /* appended: the sender has no database */
+    bool no_room;        /* appended: the sender's disk is as good as full */
     uint64_t reclaimed;  /* appended: replica_reclaimed; 0: nothing, or an older version */
     uint64_t all_have;   /* append: replica_all_have of the leader; 0: it is of an older version */
-    /* Of a sender that does not believe its coordination service: the term of the record it knows,
+    /* If the sender does not trust its coordination service: the term of the record it knows,
      * and the version of its map. Else 0. */
     uint64_t known_term, known_map;
     struct repl_entry *const *entries;
@@ -45,7 +45,8 @@ struct repl_msg {
 
 #define REPL_ENTRIES_MAX 4096 /* in one message */
 void repl_msg_write(const struct repl_msg *m, struct buf *out);
-/* What was read; entries are referenced until repl_msg_free. ERR_INPUT, ERR_CORRUPT, ERR_LIMIT. */
+/* Reads a message; repl_msg_free drops its references of entries. ERR_INPUT, ERR_CORRUPT,
+ * ERR_LIMIT. */
 NODISCARD int repl_msg_read(struct str bytes, struct repl_msg *ret, struct err *e);
 void repl_msg_free(struct repl_msg *m); /* of repl_msg_read or repl_msg_copy */
 /* References to the entries in an array of its own. */

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replica: what the log holds, and how a replica follows; leading is in replica_lead.c. Both are
- * told in README.md, "The protocol".
+ * replica: the log of a replica, and how it follows; leading is in replica_lead.c. README.md, "The
+ * protocol", describes both.
  *
- *               record names us                  quorum of promises, log complete,
- *   FOLLOWER ──────────────────> PREPARING ──────── first entry committed, applied ──> LEADING
- *      ^                          │      ^                                               │
- *      └── a higher term, or a ───┘      └────────── the next record names us, too ──────┤
- *          record that names another <──────────────────────────────────────────────────┘
+ *   FOLLOWER ──record names us (replica_named)──> PREPARING
+ *      ^                                            │   ^
+ *      │    quorum of promises (replica_quorum),    │   │ the next record names us, too
+ *      │    log complete (open_term), first entry   │   │ (replica_named, same epoch)
+ *      │    committed and applied (replica_advance) v   │
+ *      │                                          LEADING
+ *      │                                            │
+ *      └── a higher term, or another node's record (replica_step_down; also from PREPARING)
+ *
+ * In LEADING a record that names another node does not end the lead at once: leads_on().
  *
  * Invariants. (1) durable <= last; commit <= last; applied <= commit; base <= applied, all of them
  * but last and durable only rise. (2) Nothing at or below commit is ever replaced. (3) An answer
@@ -198,7 +203,7 @@ static void on_prepare(struct replica *r, const struct repl_msg *m)
         replica_note_append(r, NULL, 0, false, &reply, m->from);
 }
 
-/* Where to try when the log differs at `prev`: before the run of the term that stands there. */
+/* The next index to try when the log differs at `prev`: before the run of the term at `prev`. */
 static uint64_t hint_before(const struct replica *r, uint64_t prev)
 {
     uint64_t from = 0;
@@ -400,8 +405,9 @@ static const struct repl_record *newest(const struct replica *r)
     return r->next.term ? &r->next : &r->rec;
 }
 
-/* That another is named does not end it: whoever it is may not have heard, may be gone, and stops
- * us by asking for promises. Where we are alone we do not wait for that. */
+/* A record that names another leader does not end our lead: that leader may not know the record
+ * yet, or may be gone. It stops us by asking for promises. If no majority answers us, we do not
+ * wait for that. */
 static bool leads_on(const struct replica *r, const struct repl_record *rec)
 {
     return r->role == REPLICA_LEADING && rec->term > r->rec.term && !rec->established &&
@@ -507,7 +513,7 @@ void replica_installed(struct replica *r, uint64_t index, uint64_t term)
     r->commit = MAX(r->commit, index);
     r->applied = r->told = index;
     if (index <= r->last && replica_log_term_at(r, index) == term)
-        return; /* the log goes on behind it */
+        return; /* the log continues behind it */
     cut_log(r, r->base + 1);
     r->runs.len = 0;
     vec_push(&r->runs, ((struct term_run){ index, term }));

@@ -2,14 +2,20 @@
  *
  * replica.h: the replication protocol of one replica of one shard, as a state machine: it has no
  * threads, no clock, no disk and no sockets of its own. repl_node.c drives it in a process,
- * tests/prop/test_repl.c in a simulated world. README.md tells the protocol and why it is right.
+ * tests/prop/test_repl.c in a simulated world. README.md explains the protocol and why it is right.
  *
- * Inputs are functions below; outputs are calls of struct replica_io, which only take note: they
- * must not call back into the replica.
+ * Inputs are the functions below; outputs are calls of struct replica_io, which only take note:
+ * they must not call back into the replica.
+ *
+ *   FOLLOWER ──replica_record: it names us (replica_named)──> PREPARING
+ *   PREPARING ──replica_quorum, then open_term: promises, log complete;
+ *               replica_advance: its first entry committed and applied──> LEADING
+ *   LEADING ──replica_record: the next record names us, too──> PREPARING, in the same epoch
+ *   any ──replica_step_down: a higher term, or another node begins to lead──> FOLLOWER
  *
  * Terms. The coordination (common/cluster) numbers records; each names one leader. A leader may
  * lead several times in one record (it was restarted): the protocol's term is the record's,
- * shifted, plus how often it tried. Only the leader named by a record makes terms of it.
+ * shifted, plus the number of the attempt. Only the leader named by a record makes terms of it.
  */
 #ifndef COMMON_REPL_PROTOCOL_REPLICA_H
 #define COMMON_REPL_PROTOCOL_REPLICA_H
@@ -59,12 +65,12 @@ struct replica_io {
     void (*prefer)(void *cookie, const char *name);
 };
 
-/* What is switched off on purpose, to see that the tests notice. */
+/* Rules that a test switches off, to see that it notices. */
 enum replica_mutant {
     MUTANT_ACK_BEFORE_SYNC = 1 << 0,
     MUTANT_COMMIT_OLD_TERMS = 1 << 1,
     MUTANT_PROMISE_NOT_STORED = 1 << 2,
-    MUTANT_TRUNCATE_ALWAYS = 1 << 3, /* what stands behind a message's entries goes */
+    MUTANT_TRUNCATE_ALWAYS = 1 << 3, /* drops all entries behind those of a message */
     MUTANT_IGNORE_PREV_MEMBERS = 1 << 4,
     MUTANT_READ_UNCONFIRMED = 1 << 5,
     MUTANT_SNAPSHOT_NO_TERM = 1 << 6,
@@ -88,10 +94,10 @@ struct replica_opts {
     const char *self; /* copied */
     uint32_t shard;
     struct replica_io io;
-    /* What the log and the database hold; terms by replica_log_term before the first input. */
+    /* The state of the log and the database; terms by replica_log_term before the first input. */
     uint64_t promised, commit, base_index, base_term, last_index, last_term;
     uint64_t applied; /* of the database */
-    bool no_database; /* it was lost, or a snapshot came half: log only, until one comes */
+    bool no_database; /* it was lost, or half a snapshot came: log only, until a whole one comes */
     bool silent;      /* the log may have been lost: says and takes nothing until replica_admit */
     size_t flight_bytes_max;  /* sent to a peer and not acked; 0: 16 MiB */
     size_t message_bytes_max; /* entries in one message; 0: 4 MiB. One entry may be larger */
@@ -104,19 +110,20 @@ struct replica *replica_new(const struct replica_opts *o);
 void replica_free(struct replica *r); /* NULL is fine */
 /* Before the first input: the log has entries of this term from here on. Ascending. */
 void replica_log_term(struct replica *r, uint64_t from, uint64_t term);
-/* One that was silent has no other life that anybody counts on: it never answered before, or it is
- * no member of the newest record, nor of the established one before. */
+/* A silent replica may take part: no member counts on what it held in the past. It never answered
+ * before, or it is no member of the newest record, nor of the last established one. */
 void replica_admit(struct replica *r);
 
 /* ---- inputs ---- */
-/* The newest record known. Older than what is known already: nothing happens. Who leads, and hears
- * that another is named, goes on until that one, or a majority that answers no more, ends it. */
+/* The newest record known. Ignored if it is older than the known one. A leader that learns of a
+ * record with another leader continues until that leader begins (asks for promises), or no majority
+ * answers any more. */
 void replica_record(struct replica *r, const struct repl_record *rec);
 void replica_message(struct replica *r, const struct repl_msg *m);
 void replica_tick(struct replica *r); /* about every 25 ms */
-/* Is there room on the disk here? True at first. Leaders are told. */
+/* Whether the disk has room; true at first. Leaders are informed. */
 void replica_room(struct replica *r, bool room);
-/* What deletes purged up to this entry is in no file here any more. Leaders are told. */
+/* Rows that deletes purged up to this entry are in no file here any more. Leaders are informed. */
 void replica_reclaimed(struct replica *r, uint64_t index);
 void replica_log_done(struct replica *r, uint64_t seq);
 void replica_applied(struct replica *r, uint64_t index);
@@ -125,13 +132,14 @@ void replica_poke(struct replica *r);
 /* Takes an entry to be replicated, with a reference of its own; sets index and term.
  * ERR_UNAVAILABLE: not leading, and why. */
 NODISCARD int replica_propose(struct replica *r, struct repl_entry *entry, struct err *e);
-/* Does this replica still lead? io.confirmed(read, true) once a majority said so to a question
- * asked after this call, and everything committed before it is applied; false when it leads no
- * more, or when that took some ten seconds: what waits holds memory, and nobody may ever answer. */
+/* Asks whether this replica still leads. Calls io.confirmed(read, true) once a majority has
+ * confirmed it by answers to a question asked after this call, and everything committed before the
+ * call is applied. Calls it with false when this replica stops leading, or after some ten seconds:
+ * a waiting read holds memory, and an answer may never come. */
 void replica_confirm(struct replica *r, uint64_t read);
 /* The entry before the first one is this now: older ones were dropped from the log. */
 void replica_dropped(struct replica *r, uint64_t base_index);
-/* A snapshot of the leader of `term`, up to (index, its term), may be put in place of the database.
+/* True if a snapshot of the leader of `term`, up to (index, its term), may replace the database.
  * False: nothing of it is needed, or the sender leads no more. */
 bool replica_wants_snapshot(struct replica *r, uint64_t term, uint64_t index);
 /* The database is being replaced from now on: nothing is to be applied to it. */
@@ -147,19 +155,19 @@ struct replica_state {
     uint64_t term;        /* highest promised */
     uint64_t record_term; /* of the newest record */
     const char *leader;   /* of the newest record; "" unknown */
-    /* Who leads though the newest record does not say so, since a later one has not come here, or
-     * the one that is named has not begun: entries of its term came, the latest that is known
-     * here, and a moment ago. Only the leader that a record names makes such. "" nobody. */
+    /* The node that leads although the newest record does not say so: a later record has not come
+     * here, or the leader that it names has not begun. Entries of its term came a moment ago, of
+     * the latest term known here. Only a leader that a record names sends such. "": none. */
     const char *follows;
-    uint64_t epoch; /* goes up when it stops leading, not when it goes on in its next record */
+    uint64_t epoch; /* rises when it stops leading, not when it continues in its next record */
     uint64_t base_index, last_index, durable, commit, applied;
     bool member, learner; /* of the newest record */
     bool silent, no_database;
     bool opened;            /* it leads, or will once a majority has the first entry of its term */
-    uint64_t leader_commit; /* as its leader said last; 0: none has spoken yet */
-    uint64_t all_have; /* all members and learners, as it said last, or as known while leading */
-    /* Named leader, and not leading because entries up to here are committed, and no log of those
-     * that promised reaches as far; 0: this is not so. */
+    uint64_t leader_commit; /* as its leader reported last; 0: no leader has reported yet */
+    uint64_t all_have; /* all members and learners; the leader's last report, or known as leader */
+    /* Named leader, and not leading because entries up to here are committed, and no log of the
+     * replicas that promised reaches as far; 0: this is not so. */
     uint64_t lacks;
 };
 struct replica_state replica_state(const struct replica *r);
@@ -170,8 +178,8 @@ struct replica_peer {
     const char *name;
     uint64_t match;
     bool member, learner, former, snapshot;
-    bool no_room;          /* it said that its disk is as good as full */
-    uint64_t reclaimed;    /* as it said last; 0: nothing yet, or it is of an older version */
+    bool no_room;          /* it reported that its disk is as good as full */
+    uint64_t reclaimed;    /* its last report; 0: nothing yet, or it is of an older version */
     uint32_t silent_ticks; /* since it answered */
     /* It lacks entries, and has acked none for so long: its disk hangs, or it has no replica. 0
      * while a snapshot is on its way. */

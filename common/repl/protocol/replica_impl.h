@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replica_impl.h: what replica.c (log, following) and replica_lead.c (leading) share. Nobody else
+ * replica_impl.h: what replica.c (log, following) and replica_lead.c (leading) share. No other file
  * includes it.
  */
 #ifndef COMMON_REPL_PROTOCOL_REPLICA_IMPL_H
@@ -13,8 +13,8 @@
 #define FLIGHT_MAX  64 /* messages sent to a peer and not acked */
 #define READS_MAX   65536
 #define READ_TICKS  400 /* some 10 s: no majority answers, or nothing is applied */
-#define ENTRIES_MAX 256 /* in one message of ours */
-#define HEARD_TICKS 40  /* a second: who answered in it is there */
+#define ENTRIES_MAX 256 /* in one message that we send */
+#define HEARD_TICKS 40  /* a second: a peer that answered within it is reachable */
 
 enum peer_state { PEER_PROBE, PEER_STREAM, PEER_SNAPSHOT };
 struct flight {
@@ -27,22 +27,22 @@ struct peer {
     /* of its answer to prepare */
     bool promised;
     uint64_t last_index, last_term, base;
-    uint64_t known_commit; /* entries up to here are committed, as it has heard */
+    uint64_t known_commit; /* entries up to here are committed, as far as it knows */
     /* while leading */
     enum peer_state state;
     bool snapshot; /* one is on its way */
     bool no_room;
     uint64_t reclaimed;
     uint64_t next, match;
-    uint64_t seq, seq_floor; /* refusals of what was sent before seq_floor are old news */
+    uint64_t seq, seq_floor; /* refusals of messages sent before seq_floor are stale */
     uint64_t round;
-    uint32_t silent, stalled, quiet; /* ticks: since heard of, since progress, since sent to */
+    uint32_t silent, stalled, quiet; /* ticks since its last message, its progress, our last one */
     uint32_t stuck; /* ticks: it lacks entries that are here, and has acked none of them */
     struct flight flight[FLIGHT_MAX];
     size_t flight_head, flight_len, flight_bytes;
 };
-/* Has it the longer log of two that promised? Of equal ones, that goes back further: whoever asks
- * may need that. */
+/* True if `p` has the longer log of two peers that promised. Of equal logs, the one with older
+ * entries is ahead, since this replica may need those. */
 static inline bool peer_is_ahead(const struct peer *p, const struct peer *of)
 {
     if (p->last_term != of->last_term)
@@ -73,25 +73,25 @@ struct replica {
     struct replica_opts o;
     char self[NODE_NAME_MAX + 1];
     struct repl_record rec; /* newest known, but for `next`; term 0: none */
-    /* A newer one, which names another: while we lead, and its leader has not asked for promises,
-     * we go on by rec. term 0: none. */
+    /* A newer one, which names another leader: while we lead, and that leader has not asked for
+     * promises, we continue by rec. term 0: none. */
     struct repl_record next;
 
     /* The log as it is when all operations are done. */
     VEC(struct term_run) runs;
     uint64_t base, last;
-    uint64_t durable, commit, applied, told; /* told: of io.commit */
+    uint64_t durable, commit, applied, told; /* told: the last index given to io.commit */
     uint64_t seq;                            /* of the newest operation */
     VEC(struct pending) pending;
     uint64_t promised;
     bool no_database, silent, no_room;
     uint64_t reclaimed;
     uint64_t leader_commit, all_have;
-    /* Highest commit index that a leader has named here. It may be beyond what this log shares with
-     * that leader's, so it must never be taken for `commit`, nor be stored as such. */
+    /* Highest commit index that a leader has named here. It may be beyond the part of this log that
+     * equals the leader's, so it must never be taken for `commit`, nor be stored as such. */
     uint64_t known_commit;
     uint64_t lacks;                  /* replica_state.lacks */
-    char follows[NODE_NAME_MAX + 1]; /* who sent entries of follows_term, the last that did */
+    char follows[NODE_NAME_MAX + 1]; /* sender of entries of follows_term, the last that came */
     uint64_t follows_term;
     uint32_t follows_ticks; /* since */
 
@@ -116,11 +116,11 @@ uint64_t replica_log_op(struct replica *r, struct pending *p); /* notes it, give
 void replica_note_append(struct replica *r, struct repl_entry *const *entries, size_t n,
                          bool own_promise, const struct repl_msg *reply, const char *to);
 /* Takes entries behind prev: skips those it has, replaces those that differ. False: prev does not
- * match; *hint is where to try next. */
+ * match; *hint is the next index to try. */
 bool replica_take(struct replica *r, const struct repl_msg *m, uint64_t *hint);
 void replica_promise(struct replica *r, uint64_t term);
 void replica_tell_commit(struct replica *r);
-/* True, and r->lacks is set, if the best log of those that promised lacks committed entries.
+/* True, and r->lacks is set, if the best log of the replicas that promised lacks committed entries.
  * `best`: of the peers, or NULL. */
 bool replica_lacks_committed(struct replica *r, const struct peer *best);
 struct repl_msg replica_msg(const struct replica *r, enum repl_msg_kind kind);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replica_lead: how a replica that a record names comes to lead, and leads.
+ * replica_lead: how a replica that a record names begins to lead, and leads.
  *
  *   1. promise: PREPARE to members and former members until a majority of each has promised
- *   2. fetch:   if another of those has the longer log, what it has more
+ *   2. fetch:   if another of those has the longer log, the entries that it has more
  *   3. open:    append an entry of this term, replicate; when a majority of members has it, ask the
  *               coordination to mark the record as established
- *   4. lead:    commit what is on a majority of members, and, until the record is established, on
- *               one of the former members, too; committed and applied here: take entries and reads
+ *   4. lead:    commit entries that are on a majority of members and, until the record is marked,
+ *               of former members; the first one committed and applied: take entries and reads
  *
- * Until then the next leader asks the former members, so they are who must have it. A first record
- * has none: there nothing is committed before it is established.
+ * Until then the next leader asks former members, so these must have each committed entry.
+ * A first record has none: there nothing is committed before it is established.
  *
  * Peers. A probe asks whether the log matches at next - 1; then entries stream, many messages under
- * way at once; a refusal, or silence, goes back to probing. One that needs what was dropped here
- * gets a snapshot.
+ * way at once; a refusal, or silence, returns to probing. A peer that needs dropped entries gets a
+ * snapshot. Functions: replica_named (1), replica_quorum (2), open_term (3), replica_advance (4).
  */
 #include <stdio.h>
 
 #include "common/base/mem.h"
 #include "common/repl/protocol/replica_impl.h"
 
-#define PREFER_AFTER_TICKS 20 /* somebody who can lead may still answer */
+#define PREFER_AFTER_TICKS 20 /* a member that can lead may still answer */
 
 /* ---- peers ---- */
 
@@ -115,7 +115,7 @@ static void need_snapshot(struct replica *r, struct peer *p)
     r->o.io.snapshot(r->o.io.cookie, p->name);
 }
 
-/* Asks whether p has what stands before next; a snapshot if that is gone here. */
+/* Asks whether p has the entry before next; a snapshot if that entry is gone here. */
 static void probe(struct replica *r, struct peer *p)
 {
     if (p->next - 1 < r->base) {
@@ -167,7 +167,7 @@ void replica_poke(struct replica *r)
         stream_all(r);
 }
 
-/* To everybody, with the round; those that are probed have their probe. */
+/* To all peers, with the round; a peer that is probed gets its probe. */
 static void heartbeat(struct replica *r, bool all)
 {
     for (size_t i = 0; i < r->peers_len; i++) {
@@ -221,7 +221,7 @@ static uint64_t round_of(const struct replica *r, bool former)
     return best;
 }
 
-/* Are the former members needed for whatever a majority decides? */
+/* True if each decision of a majority needs the previous members, too. */
 static bool needs_former(const struct replica *r)
 {
     return !r->rec.established && r->rec.prev_members.len;
@@ -320,7 +320,7 @@ static void ask_promises(struct replica *r)
             r->o.io.send(r->o.io.cookie, r->peers[i].name, &m);
 }
 
-/* The record names this replica. `again`: it was tried before; somebody knows a later run. */
+/* The record names this replica. `again`: it was tried before, and a peer knows a later run. */
 void replica_named(struct replica *r, bool again)
 {
     uint64_t record = replica_record_of(r->promised), run = 0;
@@ -388,9 +388,9 @@ static void ask_entries(struct replica *r)
     r->o.io.send(r->o.io.cookie, r->fetch->name, &m);
 }
 
-/* Who cannot lead himself does not name the first that answered, who may be no better off: there
- * may be one who answers later and can. Two that are always the first for each other would pass
- * the lead to and fro for ever, as fast as they can, and the third would never be asked. */
+/* A node that cannot lead waits for all answers before it names a leader: the first to answer may
+ * be no better off, and a later one may be able to lead. Two nodes that are always the first for
+ * each other would otherwise pass the lead back and forth, and the third would never be asked. */
 static bool may_hear_more(const struct replica *r)
 {
     bool all = true;
@@ -452,8 +452,8 @@ void replica_quorum(struct replica *r)
     ask_entries(r);
 }
 
-/* Somebody knows a higher term: of a newer record, or of this one, made by a former life of ours
- * whose disk is gone. */
+/* A peer knows a higher term: of a newer record, or of this one, made by an earlier process of this
+ * node whose disk is gone. */
 static void on_higher(struct replica *r, uint64_t term)
 {
     if (term <= r->promised)
@@ -516,8 +516,8 @@ void replica_on_fetched(struct replica *r, const struct repl_msg *m)
 
 /* ---- leading ---- */
 
-/* What a majority of members, or of former ones, has fsynced. A former one that is no member gets
- * no entries, and counts as one that has nothing. */
+/* The index that a majority of members, or of former members, has fsynced. A former member that is
+ * no member any more gets no entries, and counts as having none. */
 static uint64_t reached(const struct replica *r, bool former)
 {
     const struct name_set *set = former ? &r->rec.prev_members : &r->rec.members;
@@ -577,7 +577,7 @@ int replica_propose(struct replica *r, struct repl_entry *x, struct err *e)
         return err_set(
             e, ERR_UNAVAILABLE,
             "shard %" PRIu32 ": this node (%s) is not the leader; in record %" PRIu64 " it is %s",
-            r->o.shard, r->self, r->rec.term, r->rec.leader[0] ? r->rec.leader : "nobody");
+            r->o.shard, r->self, r->rec.term, r->rec.leader[0] ? r->rec.leader : "not known");
     x->term = r->promised;
     x->prev_term = replica_last_term(r);
     x->index = r->last + 1;

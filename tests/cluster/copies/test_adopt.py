@@ -1,5 +1,5 @@
-"""`embertree adopt`: data that one process, or a list of ingesters, wrote without copies become a
-cluster with three copies of each shard, and nothing is lost by it; what must not be adopted is not.
+"""`embertree adopt`: data of a single process, or of a list of ingesters, written without copies, become a
+cluster with three copies of each shard, without loss; data that must not be adopted are refused.
 """
 import contextlib
 import os

@@ -1,6 +1,6 @@
-"""A leader that is left alone: the followers are gone, and etcd, so that nobody can name another one. It cannot
-know that it leads still, so it answers no question; but dashboards go on asking. What they ask for is read, and
-waits to be confirmed: that must end, and what it holds be free again, although nothing comes back for hours.
+"""A leader without followers and without etcd, so that no other leader can be named. It cannot know that it is
+still the leader, so it answers no query; but dashboards send more. The rows that a query asks for are read, and
+wait for a confirmation: that must end, and its memory be freed, although nothing comes back for hours.
 """
 import concurrent.futures
 import os

@@ -1,6 +1,6 @@
-"""A wall clock that is years off deletes nothing (common/store/state/eclock.h): alone, where nobody else can be asked, and in a
-cluster, where the others know better. A clock that is believed after two minutes, as one that is an hour off is, would
-have everything "too old" by the end of this test.
+"""A wall clock that is years off deletes nothing (common/store/state/eclock.h): in a single process, which can
+ask no peer, and in a cluster, where the peers know better. If the clock were believed after two minutes, like a clock
+that is an hour off, everything would be "too old" by the end of this test.
 """
 import contextlib
 import os
@@ -83,7 +83,7 @@ def test_years_off():
         restarted(one.process, lib, YEARS_S)
         restarted(wrong, lib, YEARS_S)
         c.wait_whole()
-        for n in c.nodes.values():  # so that who is wrong leads
+        for n in c.nodes.values():  # so that the node with the wrong clock leads
             if n.name != name:
                 assert n.process.stop() == 0
                 n.process.start()

@@ -3,7 +3,7 @@ kill -9, with late data, after a delete, and after every disk is lost (`embertre
 object store an answer is an error, never less. `/api/v1/space` tells what lies there, to the byte, and
 does not ask for it.
 
-Against an S3 server that checks signatures, or, where there is no Node, a folder.
+Against an S3 server that checks signatures, or, without Node, a folder.
 """
 import os
 import pathlib
@@ -114,8 +114,8 @@ def space(server):
 
 
 def explained(server, root):
-    """What lies in the object store are the parts of the report, heads, and what those name as backups
-    of what is here: to the byte. False while something moves."""
+    """True if the object store holds the parts of the report, heads, and the objects that these name as
+    backups of local data: to the byte. False while something moves."""
     total, far = space(server)
     try:
         sizes, read = objects_of(root)
@@ -177,7 +177,7 @@ def body(work, url, options, hide, show, root):
         assert space(server)[0] > 0  # of this it is not asked
         show()
         assert answers(server, now) == late
-        # Deleted is deleted, far away, too.
+        # Deleted rows are deleted in the object store, too.
         delete(server, "cart")
         backups = server.process.metric("embertree_cold_backups_total")
         wait(lambda: server.process.metric("embertree_cold_backups_total") > backups + 1)

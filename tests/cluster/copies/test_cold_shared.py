@@ -1,7 +1,8 @@
-"""Somebody tries the backups: restores them to another machine, with the same configuration, while the
-server they are of goes on, or rests a while. The copy reads what lies in the object store; whatever is pushed to it (old
-buckets would leave anew, and their old parts go), it writes and deletes nothing, and says so where one looks. When the first one is gone
-for good, the copy is told to take over; should the first come back, it is the one that only reads."""
+"""An operator tries the backups: restores them to another machine, with the same configuration, while their
+server still runs, or is stopped for a time. The copy reads the object store. Pushes to it would make old buckets
+leave again, and their old parts be deleted; but it writes and deletes nothing, and reports that. When the first server
+is gone for good, the operator has the copy take over; if the first one comes back, it only reads.
+"""
 import os
 import pathlib
 import shutil
@@ -53,7 +54,7 @@ def backups(server):
 
 
 def refuses(server, why):
-    """Its rounds go on, and all of them are refused."""
+    """Its rounds run, and all of them are refused."""
     errors = server.process.metric("embertree_cold_errors_total")
     test_cold.wait(lambda: server.process.metric("embertree_cold_errors_total") >= errors + 6)
     assert server.process.metric("embertree_cold_failing") == 1

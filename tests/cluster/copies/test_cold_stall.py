@@ -1,6 +1,7 @@
 """An object store that takes connections and never answers: queries of old data end at their
 deadline, and while more of them wait than there are processors, queries of recent data are
-answered; the scrubber does not go there, but where it is told to."""
+answered; the scrubber reads it only where an option says so.
+"""
 import os
 import random
 import shutil
@@ -72,7 +73,7 @@ def test_stall():
 
             wait(at_rest)
             push(server, "shop", now - 60, 1, rng)
-            # It passes over what is far away: pieces of it are not read.
+            # It skips remote rows: no piece of them is read.
             misses = server.process.metric("embertree_cold_cache_misses")
             rounds = server.process.metric("embertree_ingester_scrub_rounds_total")
             wait(lambda: server.process.metric("embertree_ingester_scrub_rounds_total") > rounds + 2)
@@ -108,7 +109,7 @@ def run_fsck(data, code, *args):
 
 
 def fsck(folder):
-    """What is here is checked, and said to be no more than that; with --cold everything is."""
+    """Local rows are checked, and the report says so; with --cold all rows are."""
     data, objects = folder / "server" / "data", folder / "objects"
     out = run_fsck(data, 0)
     assert "rules were left out" in out and "0 findings" in out, out
@@ -153,8 +154,8 @@ def while_stalled(server, now, stalled):
 
 
 def late(server, now):
-    """Late data of a bucket that left: sealing them needs far rows. Until those come, everything else
-    goes on: pushes, and sealing of what is fresh."""
+    """Late data of a bucket that left: sealing them needs remote rows. Until those come, all other
+    work continues: pushes, and seals of fresh rows."""
     rng = random.Random(4)
     m = server.process.metric
     errors, sealed = m("embertree_ingester_seal_errors_total"), m("embertree_ingester_sealed_rows_total")

@@ -1,6 +1,7 @@
-"""Two compactors, replicated shards, etcd: they divide the shards; one that is killed or stopped is
-replaced within seconds; one that wakes up does nothing that counts; every node is built, and
-answers stay those of the model."""
+"""Two compactors, replicated shards, etcd: they divide the shards; a killed or stopped compactor is
+replaced within seconds; when a frozen one wakes up its work has no effect; every node is built, and
+answers stay those of the model.
+"""
 import contextlib
 import os
 import shutil
@@ -131,7 +132,7 @@ def run(c, a, b):
         for s in n.ring().get("shards", []):
             assert s["buildJobsFailed"] == 0, s
 
-    # In order: the lease is given back, nobody waits for it to run out.
+    # In order: the lease is given back, so no node waits for its end.
     b.stop()
     wait_for("the last one has all", lambda: len(owned(a)) == SHARDS, 90)
 
@@ -156,7 +157,7 @@ def test_etcd_from_a_backup():
             data = c.etcd.folder / "data"
             shutil.copytree(data, c.etcd.folder / "old")
             c.etcd.start()
-            for _ in range(3):  # claims are made anew, by revisions that are not in the backup
+            for _ in range(3):  # claims are made again, by revisions that are not in the backup
                 wait_for("it has all", lambda: len(owned(a)) == SHARDS, 90)
                 a.stop()
                 a.start(wait=False)
@@ -167,7 +168,7 @@ def test_etcd_from_a_backup():
             shutil.rmtree(data)
             (c.etcd.folder / "old").rename(data)
             c.etcd.start()
-            wait_for("it has claimed all anew", lambda: len(owned(a)) == SHARDS and
+            wait_for("it has claimed all again", lambda: len(owned(a)) == SHARDS and
                      all(f < before[s] for s, f in owned(a).items()), 90)
             services(c, model, 5 * 24, 90)
             wait_for("the leaders know it", lambda: fences_there(c) == owned(a), 90)

@@ -1,7 +1,7 @@
-"""A copy of a shard comes in as files, and whoever sends or takes it is killed by -9 in the middle,
-more than once: in the end it is there, no row differs, and nothing of the way is left in any folder.
-How far it is is told meanwhile. Where there is no room for it that is told, too, and it waits. And
-what a node has of a shard that became others' while it was away goes.
+"""A copy of a shard comes in as files, and its sender or receiver is killed by -9 in the middle,
+more than once: in the end it is complete, no row differs, and no file of the transfer is left in any
+folder. Its progress is reported meanwhile. Where there is no room for it that is reported, too, and it
+waits. And a node deletes its copy of a shard that moved to other nodes while it was away.
 
 SEED=n repeats a run; CASE=part of a name runs some.
 """
@@ -163,7 +163,7 @@ def ctl(c, *args):
 
 
 def copy_told(c, node):
-    """What the cluster is told of the copy that comes in there, by whichever process is asked."""
+    """Returns what a process of the cluster reports of the copy that the node receives."""
     told = c.querier.get("/api/v1/cluster/progress").json()["nodes"]
     return next((s.get("copy", {}) for n in told if n["name"] == node.name for s in n["shards"]), {})
 
@@ -217,9 +217,9 @@ def advice(c):
 
 
 def test_full_disk():
-    """The volume of who takes a copy is full: before, and in the middle. It says so in its log, on /ring,
-    and in the status of the cluster; nothing of the others is lost, they serve on; and once there is room
-    it goes on by itself."""
+    """The volume of a node that receives a copy is full: before, and in the middle. It says so in its log, on /ring,
+    and in the status of the cluster; nothing of the others is lost, they still serve; and once there is room
+    the copy continues by itself."""
     with test_disk.volume("200m") as small, adopted("640KiB", 96) as (c, expected):
         if not small:
             return
@@ -272,7 +272,7 @@ def test_full_disk():
 
 
 def etcd(c, path, **body):
-    """Keys and values as they are; etcd's gateway wants them in base64."""
+    """Takes plain keys and values; etcd's gateway wants them in base64."""
     coded = {k: base64.b64encode(v.encode()).decode() for k, v in body.items()}
     with urllib.request.urlopen(urllib.request.Request(c.etcd.url + path, json.dumps(coded).encode()),
                                 timeout=10) as r:
@@ -290,8 +290,8 @@ def next_term(c, shard):
 
 
 def test_what_was_left_goes():
-    """Only what is known to be older than what the others have: a log of the term they are in may be the
-    last copy of something."""
+    """Deletes only a copy that is certainly older than the others': a log of their present term may be the
+    last copy of an entry."""
     with replicated.Cluster(ingesters=2, shards=2, replicas=1) as c:
         c.wait_whole()
         a = c.leader_of(0)

@@ -1,6 +1,6 @@
-"""Processes whose settings place services in different shards: without a coordination service nobody else
-could notice, and a push would be stored (200) where no question looks for it. They refuse each other, are not
-ready, and say which setting it is.
+"""Processes whose settings place services in different shards: without a coordination service no other process
+could notice, and a push would be stored (200) where no query looks for it. They refuse each other, are not
+ready, and name the setting.
 """
 import contextlib
 import os
@@ -54,7 +54,7 @@ def refuses_writes(four, says):
 
 
 def corrected(four, role, right):
-    """The process, started again with the right settings, and all goes on."""
+    """The process, started again with the right settings, and all works."""
     p = four.by_role[role]
     p.stop()
     p.options = right
@@ -102,7 +102,7 @@ def static_map(folder, name, addr, more):
 
 
 def test_maps_of_one_version_that_differ():
-    """The distributor spreads a service, and nobody else knows."""
+    """The distributor spreads a service, and no other process knows."""
     services = "services: [" + ", ".join("{tenant: anonymous, name: svc%d, spread: 3}" % i
                                          for i in range(SERVICES)) + "]\n"
     with tempfile.TemporaryDirectory() as folder, \

@@ -53,7 +53,7 @@ class Ballast:
         self.path, self.folder = folder / "ballast", folder
 
     def leave(self, left):
-        """Until so many bytes are free, and no more. At once: before anybody looks at the disk."""
+        """Until so many bytes are free, and no more. At once: before any process looks at the disk."""
         with open(self.path, "ab") as f:
             n = free(self.folder) - left
             if n < 0:
@@ -200,8 +200,8 @@ def all_acked(*those):
 
 
 def refused_by_disk(server, filler, ballast):
-    """A write that needs more than is left of the disk. What is left is more than the reserve, so nobody refuses the push
-    before it is written, however late the disk is looked at. Pushes that the log has room for yet are acked."""
+    """A write that needs more than is free on the disk. The free space is more than the reserve, so the push is not
+    refused before it is written, however late the disk is looked at. Pushes that the log has room for yet are acked."""
     before = server.process.log.read_text().count(REFUSED)
 
     def fails():
@@ -306,7 +306,7 @@ def test_starts_on_a_full_volume():
 
 
 def test_a_copy_starts_on_a_full_volume():
-    """With its spare it is read; without, it says what it lacks, and goes on once there is room."""
+    """With its spare it is read; without, it says what it lacks, and continues once there is room."""
     rng = random.Random(SEED + 3)
     with volume(300 * MIB) as folder:
         if folder is None or not replicated.available():
@@ -326,7 +326,7 @@ def test_a_copy_starts_on_a_full_volume():
             until(lambda: c.leaders() == {0: "node0", 1: "node0"}, "serves")
             until(lambda: c.render(f'{cluster.CPU_TYPE}{{service_name="disk"}}').status == 200, "is read")
             pushes.check()
-            for n in range(2):  # nothing is left to give up: it begins, and opens what it can
+            for n in range(2):  # no reserve file is left: it starts, and opens what it can
                 full_and_started(node, ballast)
                 until(lambda: "replicas" in node.get("/ring").json()["roles"]["ingester"], "it began")
                 assert node.log.read_text().count("the start cannot be counted") == n + 1

@@ -1,7 +1,7 @@
 """etcd as operators run it: three members behind TLS that want a client's certificate, with users and
 passwords, and one member that dies. Certificates are made here. Processes name all three members and
-go on with those that are left; with a wrong password, or without a certificate, they say what is wrong; so
-they do of an etcd that has no space left.
+use those that are left; with a wrong password, or without a certificate, or if etcd has no space left,
+they report it.
 
 CASE=part of a name runs some.
 """
@@ -96,7 +96,7 @@ class Members:
             raise AssertionError(f"{path}: {e.code} {e.read()[:300]!r}") from e
 
     def users(self):
-        """root, and one that may only touch what is below /embertree."""
+        """root, and a user that may only use keys below /embertree."""
         self.ask(0, "/v3/auth/user/add", {"name": "root", "password": "root"})
         self.ask(0, "/v3/auth/user/grant", {"user": "root", "role": "root"})
         self.ask(0, "/v3/auth/user/add", {"name": USER, "password": PASSWORD})
@@ -196,8 +196,8 @@ def test_tls_users_and_a_dead_member():
 
         push()
         c.etcd.kill(c.etcd.leader())
-        push()  # nobody needs etcd for that
-        # What does need it: a process that starts now, a change of the map that all hear of.
+        push()  # needs no etcd
+        # These need it: a process that starts now, a change of the map that all processes get.
         late = c.process("querier", "late")
         late.start(wait=False)
         late.wait_ready()
@@ -267,7 +267,7 @@ def empty(etcd):
 
 
 def test_no_space_left_is_said():
-    """Everything goes on, until a leader dies and nobody may take over: so it must be said before."""
+    """Everything works, until a leader dies and no node may take over: so it must be reported before."""
     with replicated.Cluster(etcd=["--quota-backend-bytes=1000000"]) as c:
         c.wait_whole()
         n = 0
@@ -287,7 +287,7 @@ def test_no_space_left_is_said():
                                    f"--server=http://127.0.0.1:{node.process.port}"],
                                   capture_output=True, text=True, timeout=60, check=False).stdout
             assert "database space exceeded" in said and "taking over" in said, said
-        # Who changes nothing there hears of it from those who do.
+        # A process that changes nothing there learns it from those that do.
         for p in (c.querier, c.distributor):
             wait_for(lambda p=p: p.metric("embertree_cluster_refused_nodes") == 3)
             assert p.metric("embertree_cluster_refused") == 0

@@ -1,6 +1,6 @@
-"""etcd is lost: an empty one, or an old backup, stands in its place for a while. Who keeps shards follows
-nothing it says: pushes and queries go on, no folder of a shard goes, nothing is written there, and all
-say so. When its data is back everything goes on by itself.
+"""etcd is lost: an empty one, or an old backup, takes its place for some time. Processes that keep shards
+do not follow it: pushes and queries succeed, no folder of a shard is deleted, nothing is written there, and
+all processes report it. When its data are back everything continues without help.
 
 CASE=part of a name runs some.
 """
@@ -31,7 +31,7 @@ def wait(what, condition, limit_s=120):
 
 
 class Bed(replicated.Cluster):
-    """Two copies on three nodes, so that one can be drained."""
+    """Two copies on three nodes, so that a node can be drained."""
 
     def __init__(self, **more):
         super().__init__(shards=4, replicas=2, **more)
@@ -76,7 +76,7 @@ class Bed(replicated.Cluster):
         return int(json.loads(answer).get("count", 0))
 
     def swap(self, data):
-        """Another folder for etcd: None, an empty one. Returns where the one of before is now."""
+        """Another folder for etcd: None, an empty one. Returns where the previous folder is now."""
         self.etcd.kill()
         place = self.etcd.folder / "data"
         kept = self.etcd.folder / f"kept-{time.monotonic_ns()}"

@@ -43,7 +43,7 @@ def push_all(c):
 def check_all(c):
     for i in range(SERVICES):
         until = time.monotonic() + 60
-        while True:  # who asks may just then notice that an ingester was started again
+        while True:  # the querier may notice only now that an ingester was restarted
             r = c.render(cluster.CPU_TYPE + '{service_name="svc%d"}' % i)
             if r.status != 503 or time.monotonic() > until:
                 break
@@ -52,7 +52,7 @@ def check_all(c):
 
 
 def test_number_of_shards():
-    """One process: also a folder from before it kept its number."""
+    """One process: also a folder of a version that did not keep the number."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
     try:
         with cluster.AllInOne("--no-selfprof.enabled", "--cluster.shards=2", folder=folder) as s:
@@ -146,7 +146,7 @@ def test_another_name():
 
 
 def test_numbers_of_a_cluster_stay():
-    """They are read when it is made; who changes them later is told that nothing came of it."""
+    """They are read when it is made; a later change has no effect, which is reported."""
     if not replicated.available():
         print("SKIPPED: no etcd-server")
         return
@@ -220,7 +220,7 @@ def test_copy_beside_the_original():
                             ignore=shutil.ignore_patterns("admin.sock"))
             node.start(wait=False)
             ended(node, "an old one that was put back")
-            # Emptied it learns anew.
+            # Emptied it fetches its copies again.
             shutil.rmtree(node.folder / "data")
             node.start(wait=False)
             node.wait_ready()
@@ -232,7 +232,7 @@ def test_copy_beside_the_original():
 
 
 def test_both_at_once():
-    """Original and copy start together: one of them goes on."""
+    """Original and copy start together: one of them runs."""
     if not replicated.available():
         print("SKIPPED: no etcd-server")
         return
@@ -248,7 +248,7 @@ def test_both_at_once():
                 p.start(wait=False)
             until = time.monotonic() + 90
             while all(p.child.poll() is None for p in pair):
-                assert time.monotonic() < until, "both go on"
+                assert time.monotonic() < until, "both still run"
                 time.sleep(0.1)
             time.sleep(3)
             (left,) = [p for p in pair if p.child.poll() is None]

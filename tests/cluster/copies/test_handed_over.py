@@ -1,7 +1,7 @@
-"""A lead was handed over, and etcd went before anybody could mark the new record as established: the new leader
-goes on with the former members behind it, pushes and questions are answered, though etcd stays away. Whoever has
-heard of the record: all of them, only those who lead and follow, the new leader alone, or all but the new leader:
-then the old one goes on.
+"""A lead was handed over, and etcd went away before the new record was marked as established: the new leader
+continues with the previous members behind it, and pushes and queries are answered, though etcd stays away. The
+record is known to all of them, to the leader and its followers only, to the new leader alone, or to all but the
+new leader: in that case the old leader continues.
 
 The new leader is stopped while the record is written and etcd is killed; its watch finds the record afterwards.
 
@@ -136,7 +136,7 @@ class Bed(replicated.Cluster):
 
 
 def hand_over(deaf, load_rate=30):
-    """`deaf`: who does not hear of it, given the old leader, the third one, the new one."""
+    """`deaf`: nodes that do not get the record, given the old leader, the third one, the new one."""
     with Bed(shards=2) as c, Load(c, rate=load_rate) as load:
         c.wait_whole()
         more(load)
@@ -149,7 +149,7 @@ def hand_over(deaf, load_rate=30):
                 c.lines[name].cut()
             leads = old if new.name in names else new
             term = c.name_leader(0, new.name)
-            time.sleep(0.3)  # whoever may hear has heard
+            time.sleep(0.3)  # all nodes that may get it have it
             c.etcd.kill()
         finally:
             new.process.child.send_signal(signal.SIGCONT)

@@ -1,5 +1,5 @@
-"""What an operator should see of a cluster wherever he looks, though nothing stops: a second process under one node's
-name, a clock that is off, and shards that most of their copies are gone of. (An etcd that refuses changes: test_etcd.py.)
+"""What an operator should see of a cluster from every process, though nothing stops: a second process under one node's
+name, a clock that is off, and shards without most of their copies. (An etcd that refuses changes: test_etcd.py.)
 """
 import os
 import pathlib
@@ -69,7 +69,7 @@ def test_a_name_is_taken():
             assert ring["registered"] is False and "another node called" in ring["whyNot"], ring
             code, said = status(rival)
             assert code == 1 and "not in the cluster: another node called node1" in said, (code, said)
-            # Nobody else minds.
+            # Other nodes are not affected.
             assert node.get("/readyz").status == 200
             assert node.metric("embertree_ingester_name_taken") == 0
             assert node.metric("embertree_ingester_registered") == 1
@@ -114,7 +114,7 @@ def test_a_clock_is_off():
 
 
 def test_most_copies_are_gone():
-    """A leader may be left, and can store nothing: who would send pushes there should know."""
+    """A leader may be left, and can store nothing: a sender of pushes should know that."""
     with replicated.Cluster(options=["--cluster.lease-ttl=3s"]) as c:
         c.wait_whole()
         assert "ingesters" not in c.querier.get("/ring").json()  # that is a list's
@@ -140,7 +140,7 @@ def test_most_copies_are_gone():
 
 
 def test_alerts_name_what_there_is():
-    """A rule about a metric that is none never fires."""
+    """A rule about a metric that does not exist never fires."""
     text = (cluster.ROOT / "deploy/config/alerts.yaml").read_text()
     exprs = [line for line in text.splitlines() if line.strip().startswith("expr:")]
     assert len(exprs) == text.count("- alert:") > 10

@@ -1,5 +1,5 @@
 """A database lacks rows in the middle, or cannot be read, when its ingester starts again: the
-ingester says so, renames the folder, does not serve what is left, fetches the shard from the others,
+ingester reports it, renames the folder, does not serve the rest, fetches the shard from the others,
 and nothing is lost meanwhile. Without another copy it does not start, and says what to do.
 """
 import contextlib
@@ -114,7 +114,7 @@ def test_a_database_with_a_hole():
 
 
 def test_nobody_to_fetch_it_from():
-    """It does not serve what is left, says why, and fetches the shard when the others are back."""
+    """It does not serve the rest, says why, and fetches the shard when the others are back."""
     with replicated.Cluster(shards=1) as c:
         c.wait_whole()
         push(c, 0)

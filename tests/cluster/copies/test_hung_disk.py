@@ -1,6 +1,6 @@
 """A disk that hangs: fsync neither returns nor fails. With copies the lead goes to members that are up to date, and
-pushes and queries go on; everywhere /readyz, the metrics and `embertreectl cluster status` say so, and writes that
-cannot be taken get 503 with the reason. What waited behind the disk counts once.
+pushes and queries succeed; everywhere /readyz, the metrics and `embertreectl cluster status` report it, and writes
+that cannot be taken get 503 with the reason. A write that waited behind the disk counts once.
 
 The hang is made by tests/lib/tools/preload_hang.c, for one process at a time. CASE=part of a name runs some.
 """
@@ -122,7 +122,7 @@ def test_lead_moves():
 
 
 def test_follower():
-    """Its leads stay where they are, pushes go on, and it gets no lead."""
+    """Its leads stay with their nodes, pushes succeed, and it gets no lead."""
     with hangs() as h, replicated.Cluster() as c:
         c.wait_whole()
         c.settled()
@@ -141,7 +141,7 @@ def test_follower():
 
 
 def test_read_only():
-    """A disk that refuses everything: its node lives, and its copies are none."""
+    """A disk that refuses everything: its node lives, and its copies do not count."""
     with hangs() as h, replicated.Cluster() as c:
         c.wait_whole()
         with Load(c) as load:
@@ -164,7 +164,7 @@ def test_read_only():
 
 
 def test_two_of_three():
-    """No majority of disks: nobody gives a lead away, and what waited is there, once, when they return."""
+    """No majority of disks: no lead is handed over, and waiting writes are there, once, when they return."""
     with hangs() as h, replicated.Cluster(shards=1) as c:
         c.wait_whole()
         c.settled()
@@ -196,7 +196,7 @@ def test_two_of_three():
 
 
 def test_without_copies():
-    """503 with the reason and Retry-After, at once and for who waits already; queries go on; counted once."""
+    """503 with the reason and Retry-After, at once and for waiting pushes; queries are answered; counted once."""
     with hangs() as h, cluster.AllInOne("--selfprof.enabled=false", "--distributor.ack-timeout=60s") as server:
         assert server.ingest(b"a;b 1\n", "svc.cpu{}").status == 200
         h.begin(server.process)

@@ -1,5 +1,5 @@
 """One push that is valid, and would be written as more than replicas exchange at once: it is refused,
-and the shard it was for goes on taking all others.
+and its shard still takes all others.
 
 Its samples carry labels, so that it becomes hundreds of series; each label is written some times:
 in the series, in the index, in the labels of groups.

@@ -1,6 +1,6 @@
-"""Bytes of a replication log are not what they were when its ingester starts again: it says so, puts
-the log aside, does not vote with what it no longer knows, gets the shard anew from the others, and
-nothing is lost meanwhile.
+"""Bytes of a replication log have changed when its ingester starts again: it reports it, puts the log
+aside, does not vote with the rest, fetches the shard again from the others, and nothing is lost
+meanwhile.
 """
 import os
 import sys
@@ -21,7 +21,7 @@ def push(c, first):
 
 
 def stacks(c):
-    """What is there, by its number."""
+    """The stored stacks, by their number."""
     text = c.querier.get("/pyroscope/render", query="process_cpu:cpu:nanoseconds:cpu:nanoseconds"
                          '{service_name="svc"}', until="now", format="collapsed",
                          **{"from": "now-1h"}).body.decode()
@@ -67,7 +67,7 @@ def test_a_log_that_rotted():
             assert (data / "damaged-log-0" / name).exists()
         leader = c.leader_of(0)
         other = next(n for n in c.nodes.values() if n not in (victim, leader))
-        other.process.kill()  # what was got anew is needed now
+        other.process.kill()  # the fetched rows are needed now
         push(c, 3 * PUSHES)
         assert stacks(c) == {f"p{i}" for i in range(4 * PUSHES)}
 

@@ -1,5 +1,5 @@
 """etcd loses its data while ingesters run, or gets an old snapshot of itself, and `embertreectl cluster
-recover` fills it again from what the nodes keep: pushes go on all the while, each that was acked is there
+recover` fills it again from the nodes' records: pushes succeed all the while, each that was acked is there
 exactly once, leaders can be killed and drained afterwards. A node that does not answer is refused, or left
 out by name. Needs Debian's etcd-server.
 
@@ -121,7 +121,7 @@ def test_wiped():
         said = json.loads(recover(c, "--json"))
         assert said["needed"] and not said["written"] and said["missing"] == [] and said["newTerms"] == 0, said
         assert said["answered"] == sorted(c.nodes) and said["etcd"]["absent"] == [0, 1, 2, 3], said
-        said = recover(c, "--apply", code=2)  # nobody to ask
+        said = recover(c, "--apply", code=2)  # without a terminal to ask
         assert "--yes" in said, said
         recover(c, "--apply", "--yes")
         for shard, r in records(c).items():
@@ -169,7 +169,7 @@ def test_old_snapshot():
 
 def test_led_astray():
     """An old snapshot, and a node that forgot what it knew of the cluster: it has nothing to compare with, but
-    for what the others say. It does not believe it either, takes no shard over, and pushes go on."""
+    for what its peers report. It does not trust it either, takes no shard over, and pushes succeed."""
     with replicated.Cluster() as c, Load(c, rate=20) as load:
         c.wait_whole()
         more(load)
@@ -268,7 +268,7 @@ def wait_or(what, limit_s):
 
 
 def test_first_second():
-    """etcd is lost while a cluster begins: a log that never was is not taken for one that was lost."""
+    """etcd is lost while a cluster begins: a log that never existed is not taken for a lost one."""
     for _ in range(8):
         c = replicated.Cluster()
         c.etcd.start()
@@ -287,7 +287,7 @@ def test_first_second():
             c.wait_whole()
             for shard, r in records(c).items():
                 assert len(r["members"]) == 3 and not r.get("learners"), (shard, r)
-                assert r["term"] < 1000 or shard not in served, (shard, r)  # nobody who may know more was unheard
+                assert r["term"] < 1000 or shard not in served, (shard, r)  # all nodes that may know more answered
             for n in c.nodes.values():
                 assert "the log of a shard is gone" not in n.process.whole_log(), n.process.tail(100)
             push(c, 20)
@@ -361,8 +361,8 @@ def test_node_replaced():
 
 
 def test_as_many_shards_as_there_may_be():
-    """The answer names each of them. A process that keeps none writes, too; and it asks all of them, of whom nobody
-    is there."""
+    """The answer names each of them. A process without shards writes, too; and it asks all of them, none of
+    which runs."""
     shards, nodes = 4096, ("a", "b", "c")
     the_map = {"version": 5, "shards": shards, "replicas": 3,
                "nodes": [{"name": n, "addr": f"tcp://127.0.0.1:{i + 1}"} for i, n in enumerate(nodes)]}

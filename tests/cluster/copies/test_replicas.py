@@ -1,8 +1,8 @@
 """Three copies of every shard, in real processes with a real etcd: whatever is killed, stopped or
 started again under load, each push is answered 200 once it is safe, and is then there exactly once.
 
-Each push has a stack of its own, so that every single one can be looked for. Pushers go on all the
-time; what is not answered 200 within the distributor's own patience is a failure of the test, with
+Each push has a stack of its own, so that every single one can be looked for. Pushers run all the
+time; a push that is not answered 200 within the distributor's own patience is a failure of the test, with
 one exception: the distributor is never touched.
 
 SEED=n and KILLS=n change a run; CASE=part of a name runs some.
@@ -119,7 +119,7 @@ def test_kill_leader():
 
 
 def test_etcd_away():
-    """Without etcd ingest and queries go on; when it is back, so does fail-over."""
+    """Without etcd pushes and queries succeed; fail-over works again when it is back."""
     with replicated.Cluster() as c, Load(c) as load:
         c.wait_whole()
         c.etcd.kill()
@@ -222,7 +222,7 @@ def test_stopped_leader():
 
 
 def test_drain():
-    """A node that is stopped in order hands over first: nobody waits for a lease to run out. Copies
+    """A node that is stopped in order hands over first: no request waits for the end of a lease. Copies
     are compared all the time."""
     with replicated.Cluster(options=["--cluster.digest-interval=1s"]) as c, Load(c) as load:
         c.wait_whole()
@@ -269,7 +269,7 @@ def wait_learned(c, node, limit_s=120):
 
 def test_lost_disk():
     """An ingester comes back under its name with an empty disk: it does not vote with the log it no
-    longer has, is taken out, learns everything anew while the others serve, and is a copy again."""
+    longer has, is taken out, fetches everything again while the others serve, and is a copy again."""
     with replicated.Cluster() as c, Load(c) as load:
         c.wait_whole()
         for shard in (0, 1):
@@ -293,8 +293,8 @@ def test_lost_disk():
 
 
 def test_full_disks():
-    """Who has no room left does not lead while another one has; where nobody has, somebody leads for
-    readers, and writes are refused in words."""
+    """A node without room does not lead while another has room; where none has, one leads for
+    readers, and writes are refused with the reason."""
     with replicated.Cluster(shards=3) as c:
         c.wait_whole()
         with Load(c) as load:
@@ -341,7 +341,7 @@ def test_drain_by_command():
         assert said == f"{leaves.name} has no shard and can be stopped\n", said
 
         def empty():
-            """As another process has it, which hears of it a little later; leaders move after that."""
+            """As another process sees it, a little later; leaders move after that."""
             status = json.loads(ctl(c.distributor, "status", "--json", code=None))
             node = next(n for n in status["nodes"] if n["name"] == leaves.name)
             return (node["shards"] == node["leads"] == 0 and node["state"] == "left" and
@@ -381,7 +381,7 @@ def wait(check, limit_s=120):
 
 def test_drained_stays():
     """A drained node that is started again is left still, at once and when the map has forgotten it, and
-    says so, until somebody undrains it. Under the same name with an empty folder it is a new node."""
+    says so, until an operator undrains it. Under the same name with an empty folder it is a new node."""
     left = "has left the cluster"
     with replicated.Cluster(ingesters=4) as c, Load(c) as load:
         c.wait_whole()
@@ -421,7 +421,7 @@ def test_drained_stays():
             n for r in c.records().values() for n in r["members"] + r.get("learners", [])) == sorted([*c.nodes] * 3))
         c.nodes["node2"].process.kill()
         wait(lambda: "fewer live copies" in ctl(c.querier, "status", code=None))
-        # With one of the others gone this drain does not come to its end; somebody takes it back.
+        # With one of the others gone this drain does not come to its end; an operator undoes it.
         waits = subprocess.Popen([str(cluster.BIN / "embertreectl"), "--server",
                                   f"http://127.0.0.1:{c.querier.port}", "cluster", "drain", "node1",
                                   "--wait"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -462,7 +462,7 @@ def test_ready_is_true():
 
 def test_no_leader_for_queries():
     """Two of three are gone: a query is answered with the reason long before its time is over, and pushes are as
-    before. The one that is left with an empty folder says whose lease it waits for."""
+    before. The remaining node, with an empty folder, names the lease it waits for."""
     with replicated.Cluster(shards=2) as c:
         c.wait_whole()
         assert c.ingest(b"a;b 1\n", "svc.cpu{}").status == 200

@@ -1,6 +1,6 @@
-"""Ingesters that keep their shards for ever (a list, a map in a file) are restarted, by kill -9 and in order,
-under pushes and reads: none of them fails, each push counts once. One that stays away is named, in an
-answer; and who asks for a partial answer gets it.
+"""Ingesters whose shards never move (a list, a map in a file) are restarted, by kill -9 and in order,
+under pushes and reads: none of them fails, each push counts once. An ingester that stays away is named, in an
+answer; and a client that asks for a partial answer gets it.
 """
 import contextlib
 import os
@@ -131,7 +131,7 @@ class Load:
 def restarts(by_file):
     rng = random.Random(SEED)
     print(f"seed {SEED}")
-    # A busy machine may take long to start a process; nobody is dead for all that.
+    # A busy machine may take long to start a process; that must not count as dead.
     with two(by_file, "--cluster.dead-after=20s") as server:
         with Load(server) as load:
             load.goes_on()
@@ -171,7 +171,7 @@ def test_one_that_stays_away():
                 if r.status == 200:
                     assert total == 1, (n, total)
                 else:
-                    # By a file the other ingester is asked, too; it may have met that one just now.
+                    # By a file the other ingester is asked, too; it may have met the stopped one just now.
                     said = b"is down" in r.body or by_file and b"has not answered yet" in r.body
                     assert r.status == 503 and said and server.addrs[1].encode() in r.body, r
             assert here and gone, (here, gone)

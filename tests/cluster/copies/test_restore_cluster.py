@@ -1,7 +1,7 @@
 """A cluster with three copies of each shard loses every disk, those of etcd too: what was sealed and
 backed up to the cold tier comes back by `embertree restore` and `embertree adopt`, with the same
-answers; then all copies are made, and pushes go on. Services that were spread and tenants with a number of
-shards of their own are where they were, and nobody has to say it."""
+answers; then all copies are made, and pushes succeed. Spread services and tenants with a number of
+shards of their own are in the same shards, without any option for it."""
 import json
 import os
 import shutil
@@ -88,7 +88,7 @@ def test_every_disk_is_lost():
         wait("moved", lambda: total(c, "embertree_cold_rows_total") > 0)
         before = answers(c, now)
         assert len(before["shop", 4][0]) > 20, before
-        # Leaders change, so generations do; the next one goes on with the same objects.
+        # Leaders change, so generations do; the next one continues with the same objects.
         old = c.leader_of(0)
         old.process.stop()
         wait("another one leads", lambda: c.leaders().get(0) not in (None, old.name))
@@ -109,7 +109,7 @@ def test_every_disk_is_lost():
         after = answers(c, now)
         assert after != before
         c.wait_whole()
-        # Every copy is one: whoever leads answers the same, and backups go on over the newest.
+        # Every copy is whole: any leader gives the same answers, and backups continue from the newest.
         c.nodes["node0"].process.kill()
         wait("others lead", lambda: len(c.leaders()) == SHARDS and "node0" not in c.leaders().values())
         assert answers(c, now) == after
@@ -118,7 +118,7 @@ def test_every_disk_is_lost():
 
 
 def steps_of(places):
-    """Of a querier's /api/v1/cluster/places: who has which steps."""
+    """Of a querier's /api/v1/cluster/places: the steps of each tenant and service."""
     return {(s["tenant"], s.get("service")): [(x["from"], x["shards"]) for x in s["steps"]]
             for s in places["services"] + places["tenants"] if s["steps"]}
 
@@ -195,7 +195,7 @@ def test_places_come_back():
         restored(c.folder / "all" / "data", cold)
         not_alone(c.folder / "all")
         restored(c.folder / "node1" / "data", cold, "1", "3")
-        # Backups as a version made them that kept no places: said, and it is as it was then.
+        # Backups of a version that kept no places: it is reported, and the result is that version's.
         old = c.folder / "old-objects"
         shutil.copytree(c.folder / "objects", old)
         shutil.rmtree(old / "places")

@@ -1,9 +1,9 @@
 """Rolling restarts under load: distributors and queriers one after the other behind two addresses, as a
 load balancer would have them, without one failed request; ingesters one after the other, with every
-ack kept and pushes that wait or are told to try again.
+ack kept and pushes that wait or get a 503 with Retry-After.
 
-A client goes to the other address only where nobody listens (connection refused). One that keeps its
-connection may also send again what was on a kept connection that ended without a byte of a reply:
+A client goes to the other address only where the connection is refused. A client that keeps its
+connection may also send a request again if the connection ended without a byte of a reply:
 pushes have an Idempotency-Key, so that is what HTTP allows. ROUNDS=n for more.
 """
 import contextlib
@@ -59,7 +59,7 @@ class Cluster:
 
 
 class Client:
-    """Asks one of several servers, in turns; goes on to the next only where nobody listens."""
+    """Asks one of several servers, in turns; takes the next only where the connection is refused."""
 
     def __init__(self, servers, keep, number):
         self.ports, self.keep, self.turn = [s.port for s in servers], keep, number
@@ -95,7 +95,7 @@ class Client:
                 c.close()
             self.turn += not self.keep
             return reply
-        raise ConnectionRefusedError("nobody listens on " + " ".join(map(str, self.ports)))
+        raise ConnectionRefusedError("no process listens on " + " ".join(map(str, self.ports)))
 
     def close(self):
         for c in self.kept.values():
@@ -103,7 +103,7 @@ class Client:
 
 
 class Load:
-    """Threads that push and ask until they are told to stop; what they saw."""
+    """Threads that push and ask until stop is called; and their results."""
 
     def __init__(self, servers, pushers, askers, may_be_busy=False):
         self.servers, self.may_be_busy = servers, may_be_busy
@@ -224,7 +224,7 @@ def test_distributors_and_queriers():
                     restart(p)
         assert not load.wrong, f"{len(load.wrong)} failed: {load.wrong[:5]}"
         moved, again = (sum(getattr(c, f) for c in load.clients) for f in ("moved", "again"))
-        assert moved > 0, "nobody ever met a server that was away"
+        assert moved > 0, "no client ever met a server that was away"
         print(f"     {load.pushes()} pushes, {load.asked} answers, {moved} went to the other address, "
               f"{again} sent again on kept connections", flush=True)
         check_stored(servers, load)
@@ -240,14 +240,14 @@ def test_ingesters():
                     load.more(30)
         assert not load.wrong, f"{len(load.wrong)} failed: {load.wrong[:5]}"
         assert None not in load.busy, load.busy
-        print(f"     {load.pushes()} pushes, {load.asked} answers, {len(load.busy)} were told to try again",
+        print(f"     {load.pushes()} pushes, {load.asked} answers, {len(load.busy)} had to try again",
               flush=True)
         check_stored(servers, load)
 
 
 def test_ingester_that_is_away_for_long():
     """Longer than distributor.ack_timeout: pushes to its shards get 503 with Retry-After, pushes to
-    others go on, and the same push sent again is stored once."""
+    others succeed, and the same push sent again is stored once."""
     with Cluster(distributor=["--distributor.ack-timeout=1s", "--distributor.attempt-timeout=500ms"]) as servers:
         with Load(servers, pushers=6, askers=0, may_be_busy=True) as load:
             load.more(50)

@@ -47,7 +47,7 @@ def free_base():
     start = os.getpid() % len(bases)
     for base in bases[start:] + bases[:start]:
         ports = [base + o + more for o in OFFSETS for more in (0, 100)]
-        if all(free(port) and cluster.reserve(port) for port in ports):  # nobody else's for as long as this runs
+        if all(free(port) and cluster.reserve(port) for port in ports):  # reserved for as long as this runs
             return base
     raise RuntimeError("no range of free ports")
 
@@ -93,7 +93,7 @@ class Run:
             time.sleep(0.05)
 
     def pids(self):
-        """{name: process id} as it was printed."""
+        """{name: process id} from the output."""
         return {m[1]: int(m[2]) for m in re.finditer(r"^ +(\w+-\d|etcd) +(\d+) +http://",
                                                      self.out.read_text(), re.M)}
 
@@ -176,7 +176,7 @@ def counted_of_two(run):
 
 
 def test_what_it_prints_works():
-    """Who is where, the two commands, the demo's profiles behind both queriers."""
+    """The addresses of all processes, the two commands, the demo's profiles behind both queriers."""
     with Run(DEMO="1", SELF="1", CLUSTER_REPLICAS="1") as run:
         pids = run.pids()
         assert sorted(pids) == ["compactor-1", "distributor-1", "distributor-2", "ingester-1",
@@ -267,7 +267,7 @@ def ring(run, offset):
 
 
 def whole(run):
-    """Each shard is served by somebody, and the two others have what it has."""
+    """Each shard is served by one node, and the two others have the same entries."""
     serving = {r["shard"]: r for n in (20, 21, 22) for r in ring(run, n) if r["state"] == "serving"}
     return len(serving) == 3 and all(sum(p["member"] and p["behind"] < 100 for p in r["peers"]) >= 2
                                      for r in serving.values())

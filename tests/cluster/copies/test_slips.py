@@ -77,7 +77,7 @@ def test_another_folder_after_adopt():
         node.start(wait=False)
         node.wait_ready()
         assert answers(c) == want(1)
-        # The old folder comes back: refused, and the text takes nobody's only copy.
+        # The old folder comes back: refused, and the text does not tell to delete an only copy.
         node.kill()
         use(node, moved)
         refused(node, "another data folder has been this node's", "Keep both")
@@ -93,7 +93,7 @@ def test_adopted_folder_under_another_name():
         options = node.options
         node.options = tuple("--cluster.node=other" if o.startswith("--cluster.node=") else o for o in options)
         refused(node, "node0", "--cluster.node=node0")
-        (folder / "written-as").unlink()  # one that was adopted by a version that did not keep the name
+        (folder / "written-as").unlink()  # as a version adopted it that did not keep the name
         refused(node, "node0", "--cluster.node=node0")
         time.sleep(1)
         assert [f for f in tree(folder) if f.startswith("shard-") and f.endswith("CURRENT")] == \
@@ -104,7 +104,7 @@ def test_adopted_folder_under_another_name():
 
 
 def test_folders_given_to_adopt():
-    """The folder above, an empty one, one that is not there, one of another cluster."""
+    """The folder above, an empty one, a missing one, one of another cluster."""
     with prepared() as c:
         folder = fill(c)
         above = folder.parent
@@ -165,7 +165,7 @@ def test_a_folder_of_the_list_is_not_adopted_yet():
 
 
 def test_the_old_server_is_started_again():
-    """After adopt: the unit of the one server, which somebody had not disabled; and the number of shards of a sample."""
+    """After adopt: the unit of the one server, which was not disabled; and the number of shards of a sample."""
     with prepared() as c:
         folder = fill(c)
         adopt(c, "node0")

@@ -1,4 +1,4 @@
-"""A service is spread over more shards, and a tenant gets fewer, while pushes go on: in real processes
+"""A service is spread over more shards, and a tenant gets fewer, under pushes: in real processes
 with a real etcd. Every push has an Idempotency-Key and is sent again before and after the change,
 through either of two distributors: each counts once, and every answer is exact at any moment.
 
@@ -116,7 +116,7 @@ def wait_for(what, limit_s=90):
 
 
 def step_from(c, find):
-    """When the step comes; found once all who must know of it have said so."""
+    """Returns the time of the step, once all nodes that must confirm it have."""
     def is_step():
         return find(c.querier.get("/api/v1/cluster/places").json())
     return wait_for(is_step)
@@ -215,7 +215,7 @@ def test_tenant_gets_fewer_shards():
 
 
 def test_rebalance():
-    """A node joins: what is to be moved is said, and moved at once when somebody wants it."""
+    """A node joins: the pending moves are reported, and made at once on an operator's request."""
     with replicated.Cluster(ingesters=2, shards=4, replicas=2) as c:
         c.wait_whole()
         wait_for(lambda: "every shard is where it belongs" in ctl(c, "rebalance"))
@@ -282,8 +282,8 @@ class Gate:
 
 
 def test_old_map():
-    """A querier has not heard of a change that the leaders know, and is asked: it begins again by the
-    new map once that is there, and who asked sees the answer and no error."""
+    """A querier does not know a change that the leaders know, and gets a query: it starts again with the
+    new map once that arrives, and the client gets the answer and no error."""
     c = Cluster()
     gate = Gate(c.etcd.client)
     c.querier = c.process("querier", f"--cluster.etcd={gate.url}", folder="querier")
@@ -323,8 +323,8 @@ def test_old_map():
 
 
 def announced(c):
-    """Until every process has heard of a change that nobody can have confirmed yet (placed.c waits that long):
-    its time. None: it is valid already."""
+    """Waits until every process knows a change that no node can have confirmed yet (placed.c waits that long);
+    returns its time. None: it is valid already."""
     everybody = [n.process for n in c.nodes.values()] + two_distributors(c)
     until = time.monotonic() + 90
     while time.monotonic() < until:
@@ -338,8 +338,8 @@ def announced(c):
 
 
 def test_etcd_goes_in_between():
-    """A change is announced and not valid yet, and etcd goes away for longer than until its time: pushes of after
-    that time are taken all the same, in the old places. When it is back the change comes, for a later time."""
+    """A change is announced and not valid yet, and etcd goes away for longer than until its time: later pushes
+    are still taken, in the old places. When it is back the change comes, for a later time."""
     with Cluster() as c:
         load = Pushes(c)
         c.wait_whole()

@@ -1,7 +1,7 @@
-"""Coordination `static`: a file says which ingester has which shard, and over how many shards a service is
-spread, without etcd. One copy of each shard, nobody takes over: what deploy/docs/INSTALL.md says of it.
+"""Coordination `static`: a file names the ingester of each shard, and over how many shards a service is
+spread, without etcd. One copy of each shard, no fail-over: the behaviour that deploy/docs/INSTALL.md describes.
 
-Shards of an ingester that is gone are refused and the others go on; started again it has all of it back.
+Shards of an ingester that is gone are refused and the others serve; started again it serves all of them.
 """
 import json
 import os

@@ -1,5 +1,5 @@
-"""Two clusters without keys whose nodes have the same names, and a node of one that gets an address the other one
-had: neither takes a word from the other, and it is said where one looks.
+"""Two clusters without keys whose nodes have the same names, and a node of one cluster that gets an address which
+the other one had: neither accepts a message of the other, and both report it.
 """
 import os
 import sys
@@ -32,7 +32,7 @@ def until(check, limit_s=120):
 
 
 def all_terms(c, limit_s=120):
-    """The same, once every shard is led by somebody: a lead may be on its way."""
+    """The same, once every shard has a leader: a lead may be on its way."""
     end = time.monotonic() + limit_s
     while len(found := terms(c)) < c.shards:
         assert time.monotonic() < end, found
@@ -60,7 +60,7 @@ def test_an_address_of_another_cluster():
             assert c.ingest(b"m;x 10\n", name="svc.cpu").status == 200
             assert total(c) == value + 10, total(c)
         time.sleep(5)
-        for shard, (_, term) in terms(a).items():  # leads are evened out, once; nobody's are taken
+        for shard, (_, term) in terms(a).items():  # leads are evened out, once; none is taken over
             assert term <= before[shard][1] + 1, (before, terms(a))
         all_terms(b)
         for c, value in (a, 3), (b, 5):

@@ -1,6 +1,6 @@
 """The database of a copy is damaged so that its node cannot serve the shard, though it follows: when it is named
-leader it lets another one lead, again and again if it must, and the shard takes writes. (That the two others
-could was no help before: the node led, a majority followed, and nobody served.)
+leader it lets another one lead, again and again if it must, and the shard takes writes. (In the past the two others
+did not help: the node led, a majority followed, and no node served.)
 """
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_leader_that_cannot_serve():
         bad.process.wait_ready()
 
         def tried():
-            """Named, until it led long enough to fail: somebody may have been quicker."""
+            """Named, until it led long enough to fail: another node may have been faster."""
             record = c.record(0)
             if record["established"] and record["leader"] != bad.name:
                 c.name_leader(0, bad.name)

@@ -104,7 +104,7 @@ static void test_folder_remembers(void **state)
         { WITH("2", "active"), false }, { WITH("3", "draining"), true },
         { WITH("4", "left"), true },    { WITHOUT("5"), true },
         { WITHOUT("6"), true },         { WITH("7", "left"), true },
-        { WITH("8", "active"), false }, { WITHOUT("9"), true }, /* nobody else goes from a map */
+        { WITH("8", "active"), false }, { WITHOUT("9"), true }, /* only drained nodes leave a map */
     };
     struct bed b;
 
@@ -160,7 +160,7 @@ static bool lives(struct bed *b, struct live *ret)
     return kv != NULL;
 }
 
-/* The map forgot the node behind the view's back: it does not register as one that is new. */
+/* The map forgot the node while its view was away: it does not register as a new node. */
 static void test_registers_by_the_map(void **state)
 {
     struct live l;
@@ -183,7 +183,7 @@ static void test_registers_by_the_map(void **state)
     leave(&b);
 }
 
-/* A map that cannot be read here keeps nobody out for long. */
+/* A map that cannot be read here delays the node only for a short time. */
 static void test_registers_by_no_map(void **state)
 {
     struct live l;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An etcd whose answer to the count of a second arrives behind an event that is newer than it: that
- * is no other etcd, and no backup. The watch goes on, and nothing is listed again.
+ * An etcd whose answer to the count of a second arrives behind a newer event: that is no other
+ * etcd, and no backup. The watch continues, and nothing is listed again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "tests/lib/net/etcd_fake.h"
 
-/* Counts behind the late one until the end. A watch that began anew would have listed before the
+/* Counts behind the late one until the end. A watch that began again would have listed before the
  * second of them. */
 #define COUNTS_AFTER 3
 
@@ -100,7 +100,7 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
     ((struct bed *)cookie)->alls++;
 }
 
-/* The watch has seen revision 6: now the count of before it comes. */
+/* The watch has seen revision 6: now the older count comes. */
 static void on_event(void *cookie, const struct coord_kv *kv)
 {
     struct bed *b = cookie;

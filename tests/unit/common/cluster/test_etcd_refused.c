@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An etcd without space answers reads and refuses changes: that is remembered until it makes one,
- * however many reads go well meanwhile. A change whose compares fail is none that was refused.
+ * An etcd without space answers reads and refuses changes: that is remembered until it makes a
+ * change, however many reads succeed meanwhile. A change whose compares fail was not refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>

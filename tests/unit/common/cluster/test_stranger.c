@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A coordination service that forgot, or is another one: who keeps shards follows nothing of it,
- * and goes on by itself when it is right again; who keeps none follows it once nodes live in it.
+ * A coordination service that lost data, or is another one: a process that keeps shards follows
+ * nothing of it, and continues when the service is right again; a process without shards follows it
+ * once nodes live in it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,7 +94,7 @@ static void open_bed(struct bed *b, const char *id, bool keeps)
     (void)snprintf(b->file, sizeof(b->file), "%s/cluster.json", b->dir);
     put_cluster(b, id);
     open_view(b, keeps);
-    assert_false(view_trusts(b->view)); /* nobody has said anything */
+    assert_false(view_trusts(b->view)); /* the service has not answered yet */
     pass(b, 3000);
     assert_true(view_trusts(b->view) && view_heard(b->view));
     assert_string_equal(view_stranger(b->view), "");
@@ -141,7 +142,7 @@ static void test_emptied(void **state)
     pass(&b, 10000);
     assert_strange(&b, "has no map of a cluster");
     assert_true(view_age_ms(b.view) > 8000);
-    put(&b, "ring/live/x", LIVE); /* somebody comes there */
+    put(&b, "ring/live/x", LIVE); /* a node registers there */
     pass(&b, 3000);
     assert_strange(&b, "has no map of a cluster");
     close_view(&b);
@@ -206,7 +207,7 @@ static void test_each_of_them(void **state)
         if (i % 3 == 1) {
             view_doubt(b.view, 0, 99);
             pass(&b, 1100);
-            assert_int_equal(view_trusts(b.view), !says); /* not followed, and looked at anew */
+            assert_int_equal(view_trusts(b.view), !says); /* not followed, and read again */
             coord_site_mute(b.site, false);
         }
         pass(&b, 1000);
@@ -262,7 +263,7 @@ static void test_rebuilt(void **state)
     close_bed(&b);
 }
 
-/* A distributor goes on by what it knew, until nodes live by the other word. */
+/* A distributor continues with its last view, until nodes live by the other service. */
 static void test_who_keeps_nothing(void **state)
 {
     (void)state;
@@ -295,7 +296,7 @@ static void test_who_keeps_nothing(void **state)
     close_bed(&b);
 }
 
-/* A cluster of before there were ids, and the file of a build of before, get one once. */
+/* A cluster without an id, and the file of a build without ids, get an id once. */
 static void test_gets_an_id(void **state)
 {
     (void)state;
@@ -330,8 +331,8 @@ static void on_put(void *cookie, const struct coord_reply *r)
 #define ONE                  "{\"from\":0,\"n\":1}"
 #define TWO                  ONE ",{\"from\":70,\"n\":2,\"version\":3}"
 
-/* Somebody who knew less went on from an old backup: the map's version grew past what is known
- * here, but it has not what was in it. Without its steps a push would go where it went before. */
+/* A process that knew less used an old backup: the map's version grew past the one known here, but
+ * some of its steps are missing. Without these a push would go to its earlier place. */
 static void test_grown_past(void **state)
 {
     (void)state;
@@ -366,7 +367,7 @@ static void test_grown_past(void **state)
 }
 
 /* Cut off while the service was lost and filled again: its keys come whole, since it compacted, and
- * a later record happens to stand at the very revision of the one that is known. */
+ * a later record happens to be at the same revision as the known one. */
 static void test_same_revision(void **state)
 {
     (void)state;
@@ -383,7 +384,7 @@ static void test_same_revision(void **state)
         put(&b, "ring/map", MAP("3"));
     put(&b, "ring/shard/0001", RECORD("5", "a", DONE));
     assert_int_equal(coord_site_rev(b.site), had);
-    for (int i = 0; i < 20; i++) /* it goes on, and is further than the one that was */
+    for (int i = 0; i < 20; i++) /* the other service continues, and is further than the first */
         put(&b, "ring/live/b", LIVE);
     coord_site_compact(b.site);
     pass(&b, 6000);
@@ -450,8 +451,8 @@ static void test_born(void **state)
     }
 }
 
-/* An old backup, and a node whose folder is empty: it has nothing to compare with, but for what
- * others say who know better. One that knows the cluster itself need not listen. */
+/* An old backup, and a node whose folder is empty: it has nothing to compare with, except reports
+ * of peers that know more. A node that knows the cluster itself need not listen. */
 static void test_told(void **state)
 {
     (void)state;

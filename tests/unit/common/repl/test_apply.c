@@ -171,7 +171,7 @@ static void test_holes(void **state)
     }
 }
 
-/* Half a database, the only copy, one that is emptied, and none: no holes. */
+/* Half a database, the only copy, an emptied database, and none: no holes. */
 static void test_no_holes(void **state)
 {
     char *dir = kv_dir_new();

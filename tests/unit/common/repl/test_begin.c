@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelined batches (kv_repl.h): reads see what is in flight, what is left when a leader is lost is
- * a prefix, writes end where no majority answers, and no handle is opened over what may still come.
- * Also a member whose folder is an old copy. Three replicas, simulated, and once with threads.
+ * Pipelined batches (kv_repl.h): reads see batches in flight, a lost leader leaves a prefix, writes
+ * end where no majority answers, and no handle is opened while older batches may still come. Also a
+ * member whose folder is an old copy. Three replicas, simulated, and once with threads.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -369,7 +369,7 @@ static void test_rows_on_their_way(void **state)
     assert_int_equal(pipe_wait(p, 1, UINT64_MAX, &e), 0);
     assert_int_equal(pipe_wait(p, 2, UINT64_MAX, &e), ERR_UNAVAILABLE);
     assert_int_equal(pipe_wait_room(p, &e), ERR_UNAVAILABLE);
-    pipe_ended(p); /* nobody counts on it any more */
+    pipe_ended(p); /* no writer counts on it any more */
     assert_int_equal(pipe_done(p), 1);
     kv_batch_free(b);
     pipe_unref(p);
@@ -428,7 +428,7 @@ static void test_sees_what_it_wrote(void **state)
     end();
 }
 
-/* ---- what is left is a prefix ---- */
+/* ---- a lost leader leaves a prefix ---- */
 
 static void flows(void *cookie)
 {
@@ -447,7 +447,7 @@ static void flows(void *cookie)
         }
         t.begun = i;
     }
-    /* From here on for ever. */
+    /* From here on always. */
     assert_int_equal(t.err.code, ERR_UNAVAILABLE);
     assert_int_equal(kv_begin(t.k, b, &number, &t.err), ERR_UNAVAILABLE);
     assert_int_equal(kv_write(t.k, b, true, &t.err), ERR_UNAVAILABLE);
@@ -554,10 +554,10 @@ static void test_no_majority(void **state)
     assert_false(t.done); /* a short outage ends nothing */
     assert_true(rpc_bed_run(&t.bed, is_done, NULL, LIMIT_MS));
     assert_int_equal(t.err.code, ERR_UNAVAILABLE);
-    assert_true(leads(&first)); /* nobody could tell it otherwise */
+    assert_true(leads(&first)); /* no node could end its lead */
     assert_false(is_drained(NULL));
-    /* What was given up is stored when the others are back: no store may be opened before, and who
-     * had the old handle reads what was there when it failed. */
+    /* Batches that failed are stored when the other nodes are back: no store may be opened before,
+     * and a user of the old handle reads the rows as of its failure. */
     rpc_mem_heal(t.bed.net);
     assert_true(rpc_bed_run(&t.bed, is_drained, NULL, LIMIT_MS));
     assert_int_equal(last_of(t.dbs[0]), 6);
@@ -580,9 +580,9 @@ static struct kv *fork_db(int i)
     return copy;
 }
 
-/* A folder is restored from an old copy while another member is dead: what these two had acked is
- * in no log that answers. The third member lacks it, and has heard that it is committed. So nobody
- * leads until the dead member is back. */
+/* A folder is restored from an old copy while another member is dead: entries that these two had
+ * acked are in no log that answers. The third member lacks them, and knows that they are committed.
+ * So no node leads until the dead member is back. */
 static void test_old_folder(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A shard's database to another replica as files: two nodes with RocksDB, over rpc, with real
- * threads. It breaks off in many ways and goes on; nodes of the version before get, and send, rows;
- * without room it waits. In the end the rows are the same.
+ * threads. The copy breaks off in many ways and continues; nodes of the previous version get, and
+ * send, rows; without room it waits. In the end the rows are the same.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -46,7 +46,7 @@ static void test_learn(void **state)
     copy_bed_same_rows(&copy_bed.m[2]);
     assert_int_equal(copy_bed_copies(), 2);
     assert_int_equal(copy_bed.m[1].opened, 2);
-    copy_bed_writes(&copy_bed.m[0], 300000, 50); /* the log goes on behind it */
+    copy_bed_writes(&copy_bed.m[0], 300000, 50); /* the log continues behind it */
     copy_bed_same_rows(&copy_bed.m[1]);
     copy_bed_node_down(&copy_bed.m[1]); /* and is what a restart finds */
     copy_bed_node_up(&copy_bed.m[1]);
@@ -56,7 +56,7 @@ static void test_learn(void **state)
     copy_bed_end();
 }
 
-/* Both ends are stopped in the middle; what is there is not fetched again. */
+/* Both ends are stopped in the middle; files that have arrived are not fetched again. */
 static void test_restarts(void **state)
 {
     uint64_t total;
@@ -130,7 +130,7 @@ static bool rows_come(void *cookie)
     return st.from && st.rows && st.bytes > 0 && st.total == 0;
 }
 
-/* Who knows no copies is sent rows, and sends them; so does who has no folder for them. */
+/* A build without file copies is sent rows, and sends them; so is a node without a folder. */
 static void test_old_versions(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void test_room(void **state)
     copy_bed_same_rows(&copy_bed.m[1]);
     assert_int_equal(copy_bed_copies(), 1);
     assert_null(repl_node_copy(copy_bed.m[1].node).why);
-    /* The one that gives has no room for a copy. */
+    /* The sending node has no room for a copy. */
     copy_bed.m[0].room = 0;
     copy_bed_node_up(&copy_bed.m[2]);
     copy_bed_learn(&copy_bed.m[2]);
@@ -231,8 +231,8 @@ static void test_drop_making(void **state)
     copy_bed_end();
 }
 
-/* Or while questions about it wait for their share of the rate: they are told, and it is asked for
- * another one. */
+/* Or while questions about it wait for their share of the rate: they get an answer, and the
+ * receiver asks for another copy. */
 static void test_drop_waiting(void **state)
 {
     (void)state;

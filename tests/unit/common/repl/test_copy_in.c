@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The receiving folder of a copy: every system call of a whole transfer fails once, and everything
- * ends there once, as by kill -9; whoever opens the shard then finds the old database or the new
- * one, never a mixture, and goes on with what is there. Damaged, doubled and missing pieces.
+ * ends there once, as by kill -9; the shard then opens with the old database or the new one, never
+ * a mixture, and the transfer continues from the files that arrived. Damaged, doubled and missing
+ * pieces.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -110,7 +111,7 @@ static void setup(void)
     fill(kv, NEW_INDEX, ROWS);
     if (kv_checkpoint(kv, t.out, &e))
         fail_msg("%s", e.text);
-    fill(kv, NEW_INDEX + 1, 5); /* it goes on, the copy does not */
+    fill(kv, NEW_INDEX + 1, 5); /* the database changes, the copy does not */
     kv_close(kv);
     assert_int_equal(copy_scan(t.out, &t.list, &e), 0);
     t.list.index = NEW_INDEX;
@@ -302,7 +303,7 @@ static void test_resume(void **state)
     teardown();
 }
 
-/* A full disk took part of a note: those behind it are read all the same, so nothing that is here
+/* A full disk took part of a note: the notes behind it are still read, so no file that has arrived
  * is fetched again. */
 static void test_part_of_a_note(void **state)
 {
@@ -428,7 +429,7 @@ static void each_call(bool dead)
         assert_true(index == OLD_INDEX || index == NEW_INDEX);
         seen_old += index == OLD_INDEX;
         seen_new += index == NEW_INDEX;
-        assert_int_equal(pull(7, SIZE_MAX, &fetched, &e), 0); /* and then it goes on */
+        assert_int_equal(pull(7, SIZE_MAX, &fetched, &e), 0); /* and then it continues */
         assert_int_equal(start(), NEW_INDEX);
     }
     printf("%d calls: then the old one %d times, the new one %d times\n", calls, seen_old,

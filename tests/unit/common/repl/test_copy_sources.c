@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whom a replica takes its copy from while the lead changes: a source that leads no more gives on,
- * one that has ended is given up for the next leader's copy.
+ * From which node a replica takes its copy while the lead changes: a source that leads no more
+ * still serves it, and a source that has ended is replaced by the next leader.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void now_leads_n2(void)
     copy_bed_tell_soon();
 }
 
-/* The source loses its lead in the middle, to one that has no copy of its own: it gives on. */
+/* The source loses its lead in the middle, to a node without a copy of its own: it still serves. */
 static void test_new_leader(void **state)
 {
     (void)state;
@@ -100,8 +100,8 @@ static bool other_source(void *cookie)
     return st.from && !n0;
 }
 
-/* The source ends in the middle and never comes back. What is left of its copy is no reason to ask
- * it once more, when another member offers its own. */
+/* The source ends in the middle and never comes back. The rest of its copy is no reason to ask it
+ * once more, when another member offers its own. */
 static void test_dead_source(void **state)
 {
     (void)state;

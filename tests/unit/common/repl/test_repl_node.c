@@ -406,12 +406,12 @@ static void test_failover(void **state)
         if (i % 10 != 4 && i % KV_CFS != KV_EXM)
             has_row(i, true);
     has_row(304, acked < 309);
-    /* Led by another: a handle of before never writes again. */
+    /* Led by another: an old handle never writes again. */
     struct kv *k = kv_repl_new(t.m[1].node);
     size_t before = rows_of(k);
     next_leader("n2");
     assert_true(rpc_bed_run(&t.bed, leads, &t.m[2], LIMIT_MS));
-    /* What the next leader writes, readers of before do not see. */
+    /* Rows of the next leader are not visible to old readers. */
     writes(&t.m[2], 290000, 290050);
     same_rows();
     assert_true(rows_of(t.m[1].db) > before);
@@ -430,7 +430,7 @@ static void test_failover(void **state)
     log_bytes = 0;
 }
 
-/* The log's beginning is gone when a member is made anew: it gets the rows, while writes go on. */
+/* The log's beginning is gone when a member starts empty: it gets rows while writes continue. */
 static void test_snapshot(void **state)
 {
     (void)state;
@@ -502,7 +502,7 @@ static void test_adopt(void **state)
     end();
 }
 
-/* Somebody's disk lies: one row of a follower changes. It is found, and gets all rows again. */
+/* A disk returns wrong data: a row of a follower changes. It is found, and all rows come again. */
 static void on_differs(void *cookie, const char *name, bool repaired)
 {
     (void)cookie;

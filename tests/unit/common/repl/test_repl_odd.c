@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One replica at work and what seldom comes to it: a write of its database that fails though those
- * behind it would not, a log that is idle, a disk that hangs, a part of a snapshot that comes once
- * more when it is least welcome, messages that nobody here answers. Simulated.
+ * One replica at work and rare events: a write of its database that fails though later ones would
+ * not, a log that is idle, a disk that hangs, a part of a snapshot that comes a second time at the
+ * worst moment, messages that no replica here answers. Simulated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ enum { LIMIT_MS = 60000, SHARD = 7 };
 static struct {
     struct rpc_bed bed;
     char addr[128], others[128];
-    struct rpc_node *rpc, *other; /* other: who sends messages by hand */
+    struct rpc_node *rpc, *other; /* other: sends messages by hand */
     struct repl_hub *hub;
     struct repl_node *node; /* NULL: stopped */
     struct rlog_fake *disk;
@@ -43,8 +43,8 @@ static struct {
     bool gone, done, hung, admits;
     uint64_t writes;
     struct err err;
-    bool
-        strange; /* the coordination service is not believed; what is known instead, and was told */
+    /* The coordination service is not trusted; the known record instead, and peers' reports. */
+    bool strange;
     struct repl_known known, told;
 } t;
 
@@ -519,7 +519,7 @@ static struct repl_msg ask(enum repl_msg_kind kind, uint64_t record, uint64_t it
     return ask_as("n0", kind, record, it_knows);
 }
 
-/* A record is known, and another one than its leader says that it is his term. */
+/* A record is known, and a node that is not its leader claims the term. */
 static void another_leader_of_a_term(void **state)
 {
     (void)state;
@@ -531,8 +531,8 @@ static void another_leader_of_a_term(void **state)
     assert_true(ask_as("n2", REPL_PREPARE, 2, 0).ok); /* its record will come */
 }
 
-/* While the coordination service holds less than is known here, nobody is followed in a later term
- * than that of the record known, unless he knows of it and does not believe the service either. */
+/* While the coordination service holds less than is known here, no leader of a term later than the
+ * known record's is followed, unless it knows that record and does not trust the service either. */
 static void who_was_led_astray(void **state)
 {
     static const enum repl_msg_kind kinds[] = { REPL_PREPARE, REPL_APPEND };
@@ -585,7 +585,7 @@ static void nobody_answers(void **state)
     xfree(many);
 }
 
-/* While the database is closed by another thread nobody looks into it. */
+/* While another thread closes the database, no reader uses it. */
 static void stopped_keeps_quiet(void **state)
 {
     struct repl_node *n = t.node;

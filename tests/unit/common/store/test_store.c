@@ -160,7 +160,7 @@ static void test_a_write_id_of_two_pushes(void **state)
             store_bed_reopen(&bed, KV_MEM_KILL, 0);
         }
     }
-    /* Of a program that knows no fingerprints: as ever, both ways. */
+    /* Of a program without fingerprints: the usual answers, both ways. */
     one.print = 0;
     assert_int_equal(push_code(&one), -1);
     assert_int_equal(push_code(&old), 0);
@@ -189,7 +189,7 @@ static void test_fingerprints_expire(void **state)
 }
 
 /* The clock on disk is up to a minute old, and a long stop makes engine time wait there: write ids
- * of the hour that had just begun must be found all the same. */
+ * of the hour that had just begun must still be found. */
 static void test_retry_after_a_long_stop(void **state)
 {
     struct bed_push p = { .slot = now, .wid = 2, .stacks = "a=1" };
@@ -238,8 +238,8 @@ static void hours(int n)
     }
 }
 
-/* Years ahead, and nobody sees to it: write ids stay known and rows are sealed; a start in between
- * does not make it wait for longer. */
+/* Years ahead, and no operator corrects it: write ids stay known and rows are sealed; a start in
+ * between does not make it wait for longer. */
 static void test_clock_years_ahead(void **state)
 {
     struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tests/golden/store-vN: a database written in format N, and its answers. Every later program
- * must open a copy, give the same answers, find nothing wrong, know its write ids, build what is
- * due, and go on writing. UPDATE=1 writes the one of the newest format anew: only while no release
- * has written it.
+ * must open a copy, give the same answers, find nothing wrong, know its write ids, build due nodes,
+ * and write more. UPDATE=1 writes the database of the newest format again: only while no release
+ * has written that format.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -228,7 +228,7 @@ static struct store_result push(struct store *s, struct model_world *w,
     return ret;
 }
 
-/* One that does not come from the generator: its write id must be known for ever. */
+/* A push that does not come from the generator: its write id must stay known. */
 static struct store_result push_known(struct store *s)
 {
     const struct stacks_view none = { 0 };
@@ -405,7 +405,7 @@ static void test_golden(void **state)
     want_answers(s, golden);
     check(s, 5);
     assert_int_equal(push_known(s).duplicates, 1);
-    seal(s); /* folds what was left raw, or waits; answers stay */
+    seal(s); /* folds rows that were left raw, or waits; answers stay */
     clock_fake_advance(&wall, 200000);
     seal(s);
     want_answers(s, golden);
@@ -414,7 +414,7 @@ static void test_golden(void **state)
                 (s->nodes_built[2] > 20 && s->nodes_built[3] > 20 && s->nodes_built[4] > 1));
     want_answers(s, golden);
     check(s, 0);
-    /* It goes on as any other: new series, stacks and epochs beside the old ones. */
+    /* It works like any other: new series, stacks and epochs next to the old ones. */
     model_world_init(&w, WORLD + 1);
     w.wids = 1000000;
     for (int i = 0; i < 30; i++) {

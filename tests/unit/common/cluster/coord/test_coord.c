@@ -155,7 +155,7 @@ static bool open_bed(struct bed *b, bool real)
     b->etcd = etcd_run_new();
     if (!b->etcd)
         return false;
-    /* The first endpoint is nobody: everything must find the second. */
+    /* No process listens on the first endpoint: all calls must find the second. */
     const char *urls[] = { "http://127.0.0.1:1", etcd_run_url(b->etcd) };
     if (coord_etcd_new(&(struct coord_etcd_opts){ .loop = b->loop, .urls = urls, .urls_len = 2 },
                        &b->coord, &e))
@@ -334,7 +334,7 @@ static void check_watches(struct bed *b)
     put_away(b, "/w/a", "3", 0);
     put_away(b, "/w", "outside", 0);
     put_away(b, "/w/b", NULL, 0);
-    /* A lease that nobody keeps. */
+    /* A lease that is not kept alive. */
     grant(b, 1000, &r);
     put_away(b, "/w/end", "", r.lease);
     buf_deinit(&r.keys);
@@ -408,7 +408,7 @@ static void test_etcd_dies(void **state)
     assert_true(r.code == ERR_UNAVAILABLE || r.code == ERR_TIMEOUT);
     buf_deinit(&r.keys);
     etcd_run_start(b.etcd);
-    /* Whichever endpoint comes first now, a few tries find the one that lives. */
+    /* Whichever endpoint comes first now, a few tries find the live one. */
     for (int i = 0; i < 20; i++) {
         put(&b, "/k/b", "5", 0, -1, &r);
         buf_deinit(&r.keys);
@@ -457,7 +457,7 @@ static bool saw_two_alls(struct bed *b)
     return b->alls == 2;
 }
 
-/* The history is compacted while etcd stands still for us, and the watch begins anew. */
+/* The history is compacted while etcd is stopped for us; the watch begins from the start. */
 static void test_etcd_compacts(void **state)
 {
     (void)state;
@@ -490,7 +490,7 @@ static void test_etcd_compacts(void **state)
     close_bed(&b);
 }
 
-/* One that does not answer is a deadline, and is found again when it goes on. */
+/* An etcd that does not answer ends calls by their deadline, and is found again when it runs. */
 static void test_etcd_stands_still(void **state)
 {
     (void)state;
@@ -557,7 +557,7 @@ static void test_etcd_asks_for_a_password(void **state)
     put_away(&b, "/p/a", "1", 0);
     (void)watch(&b, "/p/");
     run_until(&b, saw_all);
-    /* Its tokens are kept in memory: after a restart ours is refused, and asked for anew. */
+    /* Its tokens are kept in memory: after a restart ours is refused, and we log in again. */
     etcd_run_kill(b.etcd);
     etcd_run_start(b.etcd);
     list(&b, "/p/", &r);

@@ -181,7 +181,7 @@ static void test_what_was_written_stays_readable(void **state)
     map_unref(m);
 }
 
-/* A size for all tenants: each has its own few; one that is named begins with what all had. */
+/* A size for all tenants: each has its own few; a named tenant begins with the size for all. */
 static void test_all_tenants_have_subsets(void **state)
 {
     (void)state;
@@ -326,7 +326,7 @@ static void test_bad_text(void **state)
         { "nodes: [{name: a, state: gone}]", "active" },
         { "nodes: [{name: a, adr: x}]", "adr" },
         { "shards: 2\nnodes: [{name: a}]\nreplicas_of: [[a]]", "1 shards of 2" },
-        { "nodes: [{name: a}]\nreplicas_of: [[b]]", "no node of the map" },
+        { "nodes: [{name: a}]\nreplicas_of: [[b]]", "not a node of the map" },
         { "nodes: [{name: a}]\nreplicas_of: [[a, a]]", "twice" },
         { "nodes: [{name: a}]\nreplicas_of: [[]]", "0 replicas" },
         { "tenants: [{name: t, shards: 3}]", "has 3 shards, the cluster 1" },

@@ -124,7 +124,7 @@ static void test_of(const struct map_whose *w, uint32_t n)
     assert_int_equal(map_next_want(m, w, map_whose_none(w), &next, &e), ERR_CONFLICT);
     assert_false(map_has_steps(m));
 
-    want(&m, w, n); /* nobody minds it */
+    want(&m, w, n); /* has no effect */
     through_text(&m);
     assert_true(map_has_steps(m));
     assert_int_equal(map_next_want(m, w, n, &next, &e), ERR_CONFLICT);
@@ -159,7 +159,7 @@ static void test_of(const struct map_whose *w, uint32_t n)
     assert_int_equal(map_whose_steps(m, w)->next.version, 0);
     assert_int_equal(map_whose_last(m, w), n);
     assert_int_equal(map_places_since(m), v + 1);
-    reads_all(told, T0, m); /* whoever knows the announcement alone reads what is valid by now */
+    reads_all(told, T0, m); /* a reader that knows only the announcement reads the valid places */
     reads_all(told, T0 - 1, m);
     assert_int_equal(places(told), places(m));
     map_unref(told);
@@ -195,9 +195,9 @@ static void test_taken_back(void **state)
     replace(&m, next);
     assert_false(outdates(m, 0, INT64_MAX));
     announce(&m, &SERVICE, T0);
-    want(&m, &SERVICE, 5); /* another number begins anew */
+    want(&m, &SERVICE, 5); /* another number begins from the start */
     assert_int_equal(map_whose_steps(m, &SERVICE)->next.from_ms, 0);
-    want(&m, &SERVICE, 1); /* as it is: nothing is wanted */
+    want(&m, &SERVICE, 1); /* the present number: nothing is wanted */
     assert_int_equal(map_whose_steps(m, &SERVICE)->next.version, 0);
     through_text(&m);
     assert_int_equal(places(m), 1);
@@ -222,7 +222,8 @@ static void test_one_behind_the_other(void **state)
     map_unref(m);
 }
 
-/* One who is named keeps what all had, and gets nothing of what is to come for all. */
+/* A tenant that gets a name keeps the size that all had, and gets nothing of a pending change for
+ * all. */
 static void test_named_among_all(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who leads comes to an end: members that are down, that lost their logs and say nothing, that do
- * not reach each other, in a term that changed the members. Whatever there is, where one of the
- * members of before reaches a majority of those that speak, the shard has an established leader
- * after some turns. What replicas do is a model here: the same as
+ * The choice of a leader comes to an end: with members that are down, that lost their logs and are
+ * silent, that do not reach each other, in a term that changed the members. In all cases where one
+ * of the previous members reaches a majority of those that answer, the shard has an established
+ * leader after some turns. Replicas are a model here: the same as
  * ingester/replicas/replicas_alone.c.
  */
 #include <setjmp.h>
@@ -106,7 +106,7 @@ static void node_tick(struct world *w, int i)
     if (!r)
         return;
     if (!name_set_has(&r->members, n->name) && !name_set_has(&r->prev_members, n->name))
-        n->silent = false; /* nobody counts on its log */
+        n->silent = false; /* no member counts on its log */
     if (strcmp(r->leader, n->name) != 0 || r->term != n->stuck_term) {
         n->stuck_ms = now;
         n->stuck_term = r->term;
@@ -274,7 +274,7 @@ static void test_change_without_majority(void **state)
     world_close(&w);
 }
 
-/* What the leader cannot, another one may: nobody's turn is left out. */
+/* A member that cannot lead passes on, and no member's turn is left out. */
 static void test_all_get_turns(void **state)
 {
     (void)state;
@@ -287,7 +287,7 @@ static void test_all_get_turns(void **state)
         world_open(&w, seed);
         for (int i = 0; i < NODES; i++)
             node_up(&w, i, seed);
-        for (int i = 0; i < NODES; i++) /* all hear d, and d all; else nobody anybody */
+        for (int i = 0; i < NODES; i++) /* all reach d, and d all; no others reach each other */
             for (int k = 0; k < NODES; k++)
                 w.cut[i][k] = i != k && i != 3 && k != 3;
         assert_true(run(&w, &r, &r));
@@ -336,7 +336,7 @@ static void test_some_leader_at_last(void **state)
         if (chance_world(&w, &p, seed + (uint64_t)i, &r)) {
             found++;
             if (!run(&w, &r, &end))
-                fail_msg("world %d: nobody leads; term %llu, leader %s", i,
+                fail_msg("world %d: no node leads; term %llu, leader %s", i,
                          (unsigned long long)end.term, end.leader);
             changed += !name_set_eq(&end.members, &r.members);
             assert_true(name_set_eq(&end.members, &r.members) ||

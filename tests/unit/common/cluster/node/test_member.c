@@ -59,7 +59,7 @@ static void node_up(struct world *w, struct node *n, uint64_t id, const char *ad
     n->member = member_new(&mo);
 }
 
-/* As by kill -9: its lease goes on for a while. */
+/* As by kill -9: its lease ends only with its time. */
 static void node_down(struct node *n)
 {
     member_free(n->member);

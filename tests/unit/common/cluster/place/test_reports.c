@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What nodes told of their replicas, as text and back; what that says of a shard; and whether all
- * who must know a map do.
+ * Reports of nodes on their replicas, as text and back; their meaning for a shard; and whether all
+ * nodes that must know a map do.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,7 +78,7 @@ static void test_bad_copies(void **state)
     assert_true(str_eqc(p->bad[7].node, "b\"") && p->bad[7].why.len == PROGRESS_WHY_MAX);
     assert_true(str_eqc(p->trouble, "its disk hangs"));
     assert_true(p->room == PROGRESS_NO_ROOM && p->replace_ms == 90000);
-    /* An older node, and one that says nonsense. */
+    /* An older node, and a node that reports nonsense. */
     assert_int_equal(reports_take(r, "a", STR("{\"shards\":[],\"services\":[]}"), &e), 0);
     p = reports_of(r, "a");
     assert_true(!p->bad_len && !p->trouble.len && p->room == PROGRESS_ROOM_UNSAID);
@@ -158,7 +158,7 @@ static void test_place(void **state)
 
     reports_place(r, v, 0, &s);
     assert_true(s.now && s.able == 0 && s.rate == 0 && s.bytes == 0);
-    reports_place(r, v, 7, &s); /* there is none */
+    reports_place(r, v, 7, &s); /* not in the view */
     assert_null(s.now);
     tell(r, "a", 9,
          &(struct progress_shard){
@@ -226,7 +226,7 @@ static void test_confirmed(void **state)
     waits(r, v, 9, "c (shard 0) has map 8");
     tell(r, "c", 0, NULL, 0);
     waits(r, v, 9, "older version");
-    view_peer(v, "c")->live = false; /* who is dead is not asked */
+    view_peer(v, "c")->live = false; /* a dead node is not asked */
     confirm_look(v, r, &ALL, 9, &got);
     assert_true(got.all);
     view_peer(v, "a")->live = false; /* but as a leader */

@@ -142,7 +142,7 @@ static void test_one(void **state)
     end();
 }
 
-/* All at once, each until it is told that it is done; in 200 worlds. */
+/* All at once, each until its call is done; in 200 worlds. */
 static void test_many(void **state)
 {
     (void)state;
@@ -235,8 +235,8 @@ static const struct map *of_text(struct str text)
     return m;
 }
 
-/* Restored: the first map has them, with a higher version. Who knows more is not let in silently.
- */
+/* Restored: the first map has the places, with a higher version. A node that knows more places is
+ * not accepted silently. */
 static void test_places(void **state)
 {
     struct coord_key key = key_map(STR(PREFIX));

@@ -100,7 +100,7 @@ static void test_highest_counts(void **state)
     assert_int_equal(kept_say_add(j, kept_say("a", 7, 5)), 0);
     assert_int_equal(kept_say_add(j, k), 0);
     assert_string_equal(kept_join_missing(j, 0), "c");
-    assert_null(kept_join_missing(j, 1)); /* who left need not answer */
+    assert_null(kept_join_missing(j, 1)); /* a node that left need not answer */
     assert_int_equal(kept_say_add(j, kept_say("c", 7, 4)), 0);
     assert_null(kept_join_missing(j, 0));
     assert_int_equal(kept_join_answers(j), 3);
@@ -117,7 +117,7 @@ static void test_highest_counts(void **state)
     kept_join_free(j);
 }
 
-/* Nobody heard of what a missing node did: its terms are not used again. */
+/* It is not known what a missing node did: its terms are not used again. */
 static void test_missing(void **state)
 {
     struct kept_join *j = kept_join_new();

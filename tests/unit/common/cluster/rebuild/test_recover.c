@@ -220,7 +220,7 @@ static void test_fresh(void **state)
     assert_int_equal(recover_(all, false), 0);
     assert_int_equal(found.notes, 3 * SHARDS - 2);
     for (uint32_t i = 0; i < SHARDS; i++) {
-        assert_int_equal(kept_join_why(j, i), KEPT_AS_IS); /* b told: nobody knows of a later one */
+        assert_int_equal(kept_join_why(j, i), KEPT_AS_IS); /* b answered: no later term exists */
         assert_true(is_noted(i) == (i != 3 && i != 4));
         assert_true(get(key_begun(STR(PREFIX), i, "a")) && get(key_begun(STR(PREFIX), i, "c")));
     }
@@ -230,7 +230,7 @@ static void test_fresh(void **state)
     kept_join_free(j);
 }
 
-/* A snapshot of before: some lower terms, one that has moved on, one not yet established. */
+/* An old snapshot: some lower terms, one shard that has moved on, one not yet established. */
 static void test_old_snapshot(void **state)
 {
     struct kept_join *j = kept_say_three();
@@ -365,7 +365,7 @@ static void test_map_differs(void **state)
     kept_join_free(j);
 }
 
-/* With new terms: what the service has beyond what was known is newer all the same. */
+/* With new terms: the service's records beyond the known ones still count as newer. */
 static void test_new_terms(void **state)
 {
     struct kept_join *j = kept_join_new();
@@ -457,7 +457,7 @@ static void test_another_one_meanwhile(void **state)
     kept_join_free(j);
 }
 
-/* Requests and answers are lost, and meanwhile somebody takes shards over: a higher term in the
+/* Requests and answers are lost, and meanwhile other nodes take shards over: a higher term in the
  * store is never overwritten. */
 static void test_loss(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Emptying nodes through the simulated coordination service, with somebody else who changes the
- * same map, a service that is away, and maps for which it makes no sense.
+ * Emptying nodes through the simulated coordination service, with another writer of the same map, a
+ * service that is away, and maps for which it makes no sense.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -164,7 +164,7 @@ static void test_left(void **state)
     end(&b);
 }
 
-/* A coordination service in which somebody else swaps the map just before we do. */
+/* A coordination service in which another client swaps the map just before we do. */
 struct rival {
     struct coord coord;
     struct bed *bed;
@@ -200,7 +200,7 @@ static void rival_txn(struct coord *c, const struct coord_compare *cmp, size_t c
     coord_txn(r->to, cmp, cmp_len, chg, chg_len, fn, cookie);
 }
 
-/* Nothing of his is lost, and ours gets in or says that it did not. */
+/* No change of the rival is lost, and ours is made or reports that it was not. */
 static void test_rival(void **state)
 {
     static const struct coord_ops ops = { .list = rival_list, .txn = rival_txn };
@@ -216,7 +216,7 @@ static void test_rival(void **state)
     b.coord = &rival.coord;
     assert_int_equal(set(&b, "n3", MAP_DRAINING), 0);
     assert_int_equal(rival.times, 0);
-    expect(&b, "n3", MAP_DRAINING, 9); /* seven of his and one of ours */
+    expect(&b, "n3", MAP_DRAINING, 9); /* seven changes of the rival and one here */
     m = get(&b);
     assert_string_equal(map_node(m, "n0")->addr, "tcp://127.0.0.1:2000");
     map_unref(m);

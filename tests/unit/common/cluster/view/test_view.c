@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Views: of a list, of a static map, and of a coordination service with values nobody can read,
- * one that is away at the start, and one that was restored from a backup.
+ * Views: of a list, of a static map, and of a coordination service: with values that cannot be
+ * read, away at the start, restored from a backup.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -171,7 +171,7 @@ static void test_follows(void **state)
     assert_true(s.leader_live);
     assert_true(view_node_find(b.view, "a", &n));
     assert_false(n.live);
-    assert_int_equal(n.gone_ms, 0); /* since when nobody here knows */
+    assert_int_equal(n.gone_ms, 0); /* it is not known since when */
     assert_true(view_node_find(b.view, "b", &n));
     assert_int_equal(n.gone_ms, 0);
     coord_site_del(b.site, STR("/e/ring/live/b"));
@@ -190,7 +190,7 @@ static void test_follows(void **state)
     close_bed(&b);
 }
 
-/* One value that nobody can read takes nothing away, and is shown. */
+/* One value that cannot be read removes nothing, and is shown. */
 static void test_unreadable(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void test_unreadable(void **state)
     close_bed(&b);
 }
 
-/* The service is away when a process starts: it goes on with what it saw last. */
+/* The service is away when a process starts: it continues with its last view. */
 static void test_starts_alone(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static bool saved_has(struct bed *b, const char *text)
 }
 
 /* However much happens, the file is a second or two behind, and is written once a second at most;
- * who comes and goes is not in it and no reason to write. By the pool, where there is one. */
+ * the list of live nodes is not in it and no reason to write. By the pool, where there is one. */
 static void saves(struct pool *(*pool_of)(void))
 {
     struct pool *pool = pool_of();
@@ -354,8 +354,8 @@ static void test_saved(void **state)
     saves(inline_pool);
 }
 
-/* Lists say who has which shard, not who lives: of that the watch alone does, and where nothing is
- * heard from it the view is as old as that. */
+/* Lists name the nodes of each shard, not those that live: only the watch does, and while it is
+ * silent the view's age grows. */
 static void test_doubts_are_no_watch(void **state)
 {
     (void)state;

@@ -249,7 +249,7 @@ static void test_random(void **state)
     xfree(t.states);
 }
 
-/* Every byte of every file but the last group's: found at the opening, or in what nobody reads. */
+/* Every byte of every file but the last group's: found when it is opened, or never read. */
 static void test_rot(void **state)
 {
     uint64_t group = 0, found = 0, total;
@@ -359,7 +359,7 @@ static void test_sealed(void **state)
     rot_each(one_sealed_group, 48); /* but in the record that seals, which says nothing new */
     rot_each(sealed_again, 48);
     rot_each(sealed_new_file, 48);
-    /* Once: an idle log is not written to for ever, and an empty one not at all. */
+    /* Once: an idle log is not written to again and again, and an empty one not at all. */
     t.fake = rlog_fake_new(1);
     assert_int_equal(rlog_open(opts(), &t.l, &e), 0);
     bytes = rlog_fake_bytes(t.fake);

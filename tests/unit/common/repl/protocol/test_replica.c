@@ -256,8 +256,8 @@ static void has_all(char who, uint64_t term)
     replica_message(t.r, &m);
 }
 
-/* While nobody can mark the record, as when etcd went just then: what a majority of the members and
- * of the former ones has is committed, and whoever comes to lead next finds it. */
+/* While the record cannot be marked, as when etcd went away just then: an entry on a majority of
+ * the members and of the previous ones is committed, and the next leader finds it. */
 static void test_goes_on_unmarked(void **state)
 {
     struct repl_entry *x = entry_new(REPL_NOOP, STR_NULL);
@@ -323,7 +323,7 @@ static void test_reads_unmarked(void **state)
     replica_free(t.r);
 }
 
-/* Leads in record 9, and hears of a 10th. */
+/* Leads in record 9, and learns of a 10th. */
 static uint64_t hears_of(const struct repl_record *next, bool answered)
 {
     uint64_t term = opens("abc", "abc", 0);
@@ -370,8 +370,8 @@ static void ends(void)
     replica_free(t.r);
 }
 
-/* Another is named: it may not have heard, so this one goes on, until that one asks for promises,
- * or nobody answers here. */
+/* Another leader is named: it may not know, so this one continues, until that leader asks for
+ * promises, or no member answers here. */
 static void test_leads_on(void **state)
 {
     struct repl_record next = record(10, "c", false), marked = record(10, "c", true);
@@ -410,8 +410,8 @@ static void test_leads_on(void **state)
     replica_free(t.r);
 }
 
-/* Leads, by two records that follow each other: one epoch. With one between that it never heard of,
- * another may have led and written: a new epoch, whatever its own log says. */
+/* Leads, by two records that follow each other: one epoch. With a record between them that never
+ * came here, another node may have led and written: a new epoch, whatever its own log holds. */
 static void records_of_its_own(uint64_t next, uint64_t want)
 {
     struct repl_record rec = record(1, "a", true);
@@ -444,8 +444,8 @@ static void test_epoch(void **state)
     records_of_its_own(3, 1);
 }
 
-/* A read that no majority confirms ends: whoever asks holds memory for it, and where nobody can
- * write a new record down this one may lead for days. One that is confirmed late is fine. */
+/* A read that no majority confirms ends: the caller holds memory for it, and while no new record
+ * can be written this replica may stay leader for days. A read that is confirmed late is fine. */
 static void test_reads_do_not_wait_for_ever(void **state)
 {
     struct repl_record rec = record(1, "a", true);
@@ -489,7 +489,7 @@ static void test_reads_do_not_wait_for_ever(void **state)
     replica_free(t.r);
 }
 
-/* Who promised refuses lower terms, says what it promised, and promises nothing twice to two. */
+/* A replica that promised refuses lower terms, reports its promise, and promises a term once. */
 static void test_promise(void **state)
 {
     struct repl_msg m = msg(REPL_PREPARE, "b", replica_term_of(3, 0));
@@ -520,7 +520,7 @@ static void test_promise(void **state)
     replica_free(t.r);
 }
 
-/* Entries of a later record's term say who leads by it, until that record comes. */
+/* Entries of a later record's term name its leader, until that record comes. */
 static void test_follows(void **state)
 {
     struct repl_record rec = record(7, "a", true);
@@ -585,8 +585,8 @@ static void test_promise_mutant(void **state)
     replica_free(t.r);
 }
 
-/* The longer log is somebody else's, and begins behind ours: that one should lead. And a replica
- * without a database asks for one and leaves leading to others. */
+/* The longer log is another replica's, and begins behind ours: that replica should lead. And a
+ * replica without a database asks for one and leaves the lead to others. */
 static void test_prefer(void **state)
 {
     struct repl_record rec = record(4, "a", false);
@@ -655,9 +655,10 @@ static void prepared(const char *from, uint64_t base, uint64_t last, uint64_t of
     replica_message(t.r, &m);
 }
 
-/* Who has no database, and one that lacks what the log here does not have any more, answer each
- * other first. The third one, whose answer takes longer, can lead; at once when it came. Where its
- * log is as long as the other one's and goes back far enough, it is asked for what lacks here. */
+/* A replica without a database, and another that lacks entries dropped here, answer each other
+ * first. The third one, whose answer takes longer, can lead; at once when it came. Where its log is
+ * as long as the other's and goes back far enough, it is asked for the entries that are missing
+ * here. */
 static void test_prefer_who_answers_late(void **state)
 {
     struct repl_record rec = record(4, "a", false);

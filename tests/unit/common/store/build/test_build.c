@@ -369,7 +369,7 @@ static void test_gone(void **state)
     struct check_report report;
     assert_int_equal(store_check_all(v, &o, &report, &e), 0);
     store_view_put(v);
-    assert_true(report.findings[CHECK_LEDGER] > 0); /* it is not forgotten what was there */
+    assert_true(report.findings[CHECK_LEDGER] > 0); /* the lost rows are still counted */
     assert_int_equal(check_findings(&report), report.findings[CHECK_LEDGER]);
 }
 

@@ -143,7 +143,7 @@ static void pods_cost_one(void **state)
     assert_int_equal(rows_of(&b, "{}", slot, slot + 12), 1);
     assert_int_equal(rows_of(&b, "{zone=\"z\"}", slot, slot + 4), 2); /* ROLLED0: by leaf */
     assert_int_equal(rows_of(&b, "{zone!=\"z\"}", slot, slot + 12), 0);
-    assert_int_equal(rows_of(&b, "{host=\"\"}", slot, slot + 12), 1); /* nobody has one */
+    assert_int_equal(rows_of(&b, "{host=\"\"}", slot, slot + 12), 1); /* no series has a host */
     assert_int_equal(rows_of(&b, "{pod=~\"p[0-4]\"}", slot, slot + 12), 15);
     check(&b);
     store_bed_deinit(&b);
@@ -251,8 +251,8 @@ static void hours(struct store_bed *b, int n)
         ;
 }
 
-/* A rule is known to the disk when the request is that found it, though nobody needs it yet: nodes
- * in which it begins are built as such. */
+/* A rule is on disk when the request that found it is, even before a node needs it: nodes in which
+ * it begins are built by it. */
 static void rule_at_once(void **state)
 {
     struct store_opts o = {
@@ -282,8 +282,8 @@ static void rule_at_once(void **state)
     buf_deinit(&row);
 }
 
-/* A request that fails has written no rule; the one that does may come hours later, when nodes of
- * the time between have been built. */
+/* A failed request has written no rule; the request that does may come hours later, when nodes in
+ * between have been built. */
 static void rule_put_off(void **state)
 {
     struct store_opts o = {

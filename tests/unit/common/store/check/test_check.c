@@ -88,7 +88,7 @@ static void row(enum kv_cf cf, struct str prefix, size_t n, struct buf *key, str
     kv_iter_free(it);
 }
 
-/* Puts (value NULL: deletes) a row, checks, and puts back what was there. */
+/* Puts (value NULL: deletes) a row, checks, and restores the previous value. */
 static void broken(enum kv_cf cf, struct str key, const struct str *value, const struct str *was,
                    enum check_kind want, const char *text)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Differences that a person accepts: they are told for ever and are no difference any more, in the
- * numbers of the tenant neither; the next one is, at once, and by itself. Whatever happens to the
- * data afterwards: seals, repairs, retention, deletes, a restart.
+ * Differences that an operator accepts: they stay in the report and are no difference any more, nor
+ * in the numbers of the tenant; the next difference counts, at once, and by itself. That holds
+ * whatever happens to the data afterwards: seals, repairs, retention, deletes, a restart.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -147,7 +147,7 @@ static struct ledger_tenant tenant(void)
     return t;
 }
 
-/* Nothing differs, and the numbers say what is there. */
+/* Nothing differs, and the numbers equal the stored data. */
 static void even(uint64_t writes)
 {
     struct found f = audit(NULL);

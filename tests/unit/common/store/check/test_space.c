@@ -42,7 +42,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Pushes of stacks nobody has seen: `rounds` minutes of them. */
+/* Pushes of new stacks: `rounds` minutes of them. */
 static void fill(const char *tenant, const char *service, int rounds, uint64_t *wid)
 {
     char stacks[8192], labels[64];

@@ -117,7 +117,7 @@ static void test_life(void **state)
 
     assert_int_equal(put("t", DOC_PROFILE, "b", STR("2"), 0), ERR_CONFLICT);
     assert_int_equal(put("t", DOC_PROFILE, "new", STR("2"), 3), ERR_CONFLICT);
-    /* Its answer was lost, and it comes again: it finds itself, and not a stranger. */
+    /* Its answer was lost, and it comes again: it finds its own version, not another writer's. */
     assert_int_equal(put("t", DOC_PROFILE, "b", body, 0), 0);
     big[DOC_CHUNK + 1] ^= 1;
     assert_int_equal(put("t", DOC_PROFILE, "b", body, 0), ERR_CONFLICT);
@@ -157,7 +157,7 @@ static void test_refused(void **state)
     assert_int_equal(put("t", (enum doc_kind)none, "a", STR("1"), 0), ERR_INPUT);
     assert_int_equal(put("t", DOC_PROFILE, id, STR("1"), 0), ERR_INPUT);
     assert_int_equal(put("t", DOC_PROFILE, "a", str_n(big, DOC_BODY_MAX + 1), 0), ERR_LIMIT);
-    /* 5 documents, 3 MiB: one that is replaced does not count twice. */
+    /* 5 documents, 3 MiB: a replaced document does not count twice. */
     assert_int_equal(put("t", DOC_PROFILE, "a", str_n(big, 2 * MIB), 0), 0);
     assert_int_equal(put("t", DOC_PROFILE, "b", str_n(big, 2 * MIB), 0), ERR_RATE);
     assert_int_equal(put("t", DOC_PROFILE, "a", str_n(big, 2 * MIB + 5), 1), 0);

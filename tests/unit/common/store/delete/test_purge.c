@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Steps of purging: one that fails, and what each says it is doing. What is left after them is in
- * test_tomb.c.
+ * Steps of purging: a step that fails, and what each reports as its work. test_tomb.c checks the
+ * data after them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,8 +119,8 @@ static void test_failed_ledger(void **state)
     steps_check(&two.bed);
 }
 
-/* Where roll-ups begin anew, what the step had done before is given up, also what it was to tell
- * the ledger: that is done, and told, once. */
+/* Where roll-ups begin again, the earlier work of the step is dropped, also its news for the
+ * ledger: both are done once. */
 static void test_begun_anew(void **state)
 {
     struct kv_batch *b = kv_batch_new();
@@ -375,7 +375,7 @@ static void join_between(uint32_t more)
         push_pod(pod);
     tomb_bed_delete(&two.bed, NULL, "{pod=\"p3\"}", 0, 0, NULL);
     (void)purge_until("label index");
-    assert_int_equal(store_purge(two.bed.s, 1000, &again, &e), 0); /* who is alive */
+    assert_int_equal(store_purge(two.bed.s, 1000, &again, &e), 0); /* which series live */
     (void)snprintf(labels, sizeof(labels), "pod=p%u,zone=z", 70 + more);
     meddler_begin(KEY_POST);
     struct bed_push p = {
@@ -402,7 +402,7 @@ static void test_commit_between_postings(void **state)
     }
 }
 
-/* A label pair that nobody has any more comes back while the purge looks whether anybody does. */
+/* A label pair without series comes back while the purge looks whether any series has it. */
 static void test_commit_between_pairs(void **state)
 {
     struct bed_push p = {
@@ -426,7 +426,7 @@ static void test_commit_between_pairs(void **state)
     steps_check(&two.bed);
 }
 
-/* ---- what is left in files ---- */
+/* ---- data left in files ---- */
 
 static size_t spans(void)
 {

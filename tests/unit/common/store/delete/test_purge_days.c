@@ -124,7 +124,7 @@ static void between(uint32_t slot_of_c, uint32_t since_min)
     struct days d = days_of_service(1);
     assert_int_equal(d.first, before.first);
     assert_int_equal(d.last, before.last);
-    store_bed_reopen(&bed, KV_MEM_KILL, 0); /* what is known is what is stored */
+    store_bed_reopen(&bed, KV_MEM_KILL, 0); /* memory and disk say the same */
 
     push("pod=c,zone=x", slot_of_c, "m;g=100");
     push("pod=c,zone=y", slot_of_c, "m;g=1000");

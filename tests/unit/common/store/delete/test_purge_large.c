@@ -291,8 +291,8 @@ static void drop_nodes(uint32_t level, const nodes *n, struct kv_batch *b)
     write_batch(b);
 }
 
-/* Every level above the minutes is dropped and made again, with lists, vectors, functions and
- * points as they were. */
+/* Every level above the minutes is dropped and made again, with the same lists, vectors, functions
+ * and points. */
 static void test_again(void **state)
 {
     struct rollup_rebuild *x = rollup_rebuild_new(bed.s);

@@ -73,7 +73,7 @@ static bool step(void)
 }
 
 /* However many exemplars six hours have of a service, a step takes as many as it may, and looks at
- * no more; what is left comes in the next ones. */
+ * no more; the rest comes in the next steps. */
 static void test_exemplars(void **state)
 {
     (void)state;
@@ -130,8 +130,8 @@ static void test_services(void **state)
     store_bed_deinit(&bed);
 }
 
-/* The row of a group that has others' stacks, too, may be larger than a batch: then roll-ups begin
- * anew, and the delete comes to its end. */
+/* The row of a group with other pods' stacks, too, may be larger than a batch: then roll-ups begin
+ * again, and the delete comes to its end. */
 static void test_large_row(void **state)
 {
     struct tomb_stats st;

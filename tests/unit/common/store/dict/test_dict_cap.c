@@ -48,7 +48,7 @@ static void test_shares_of_a_tenant(void **state)
     dict_cap_deinit(&c);
 }
 
-/* STACKS stacks that nobody else has, of two nodes each below a common one. */
+/* STACKS stacks that no other service has, of two nodes each below a common one. */
 static void fill(struct store_bed *b, int service, int round)
 {
     static uint64_t wid = 1000;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions of a dictionary: what was told in any order, twice, or not at all.
+ * Symbol sessions of a dictionary: symbols sent in any order, twice, or not at all.
  */
 #include <setjmp.h>
 #include <stdarg.h>

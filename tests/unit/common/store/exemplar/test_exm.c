@@ -465,7 +465,7 @@ static void test_bounds(void **state)
     store_bed_push(&b, &p);
     store_stats(b.s, &stats);
     assert_int_equal(stats.exemplars, before + 20);
-    /* What was left out is in the series like the rest. */
+    /* The series has the left-out profiles like the rest. */
     assert_string_equal(store_bed_merge(&b, NULL, "{}", NULL, p.slot, p.slot + 2), "m;x=900");
     store_bed_deinit(&b);
 }
@@ -619,8 +619,8 @@ static int check_store(struct store_bed *b, struct err *e)
     return rc;
 }
 
-/* The checker goes through both kinds of rows, and finds one that lost its other, or says
- * something else. */
+/* The checker reads both kinds of rows, and finds a row that lost its counterpart, or contradicts
+ * it. */
 static void test_check(void **state)
 {
     struct store_bed b;

@@ -2,11 +2,12 @@
  *
  * kill -9 at random moments: a child (this program, run again with a folder as argument) writes
  * numbered batches over all column families and reports each synced one through a pipe; the parent
- * kills it, reopens the database and checks: every reported batch is there, whole; what is there is
- * a prefix of what was written; no batch is there in part. The next child goes on where this ended.
+ * kills it, reopens the database and checks: every reported batch is there, whole; the stored
+ * batches are a prefix of the written ones; no batch is there in part. The next child continues
+ * behind it.
  *
  * Batch n puts n under its number into a few families (which ones and how long the values are is a
- * function of n), deletes what batch n - 40 put, and now and then deletes a range or flushes.
+ * function of n), deletes the rows of batch n - 40, and some batches delete a range or flush.
  */
 #include <fcntl.h>
 #include <glob.h>

@@ -164,7 +164,7 @@ static void test_idle(void **state)
     all_there();
 }
 
-/* What was closed counts no more; the cache is smaller from now on, and reads go on. */
+/* Closed databases count no more; the cache is smaller from then on, and reads succeed. */
 static void test_close(void **state)
 {
     (void)state;

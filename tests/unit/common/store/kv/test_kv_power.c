@@ -3,9 +3,8 @@
  * RocksDB over a file system that loses what was not synced (tests/lib/store/rocks_lossy.h).
  * Numbered batches go over all column families, most of them unsynced, as a replica applies them;
  * between them the process is killed, closed and restarted, the power is cut, and tables are
- * flushed. What is there after a power cut must be a prefix of the batches, whole, with every
- * synced batch and all that the last process found when it opened the database; after a kill, all
- * of them.
+ * flushed. The batches that survive a power cut must be a prefix of all, whole, with every synced
+ * batch and all that the last process found when it opened the database; after a kill, all of them.
  *
  * The same with syncs left out one at a time: each must be noticed, or the test sees nothing.
  *
@@ -64,7 +63,7 @@ static struct str key_of(uint64_t n, char key[8])
     return str_n(key, 8);
 }
 
-/* Now and then a large one: memtables of 2 MiB are full after some of them. */
+/* Some values are large: memtables of 2 MiB are full after a few of them. */
 static struct str value_of(uint64_t n, int cf, char room[VALUE_BYTES])
 {
     uint64_t h = hash_u64(n * 17 + (uint64_t)cf);
@@ -379,7 +378,7 @@ static void test_restart_then_cut(void **state)
 }
 
 /* An fsync fails, no note of that can be written, and the process ends. The next one finds all in
- * the page cache, goes on, and loses its power. */
+ * the page cache, continues, and loses its power. */
 static void test_failed_sync(void **state)
 {
     struct bed b;
@@ -475,7 +474,7 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(fclose(out), 0);
 }
 
-/* It is told apart from a power cut, nothing is changed, and with the log back all is well. */
+/* It is distinguished from a power cut, nothing is changed, and with the log back all is well. */
 static void test_lost_log(void **state)
 {
     char path[4400], saved[4400];

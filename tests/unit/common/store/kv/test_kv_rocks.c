@@ -155,7 +155,7 @@ static void test_rocks_finds_corruption(void **state)
     kv_iter_free(it);
 }
 
-/* A full disk: the write says so, nothing acked is lost, and after room was made it goes on. */
+/* A full disk: the write fails with it, no acked write is lost, and with room writes succeed. */
 static void test_rocks_full_disk(void **state)
 {
     char path[4200], fill[8300];
@@ -254,7 +254,7 @@ static void test_rocks_sizes(void **state)
     assert_true(n[0] + n[1] >= d.live_bytes[KV_COARSE] / 10 * 9);
     assert_int_equal(n[2], 0);
     assert_true(d.tables_bytes >= d.live_bytes[KV_COARSE] && d.other_bytes > 0);
-    kv_cache_resize(kvt.k, 0); /* and reads go on */
+    kv_cache_resize(kvt.k, 0); /* and reads succeed */
     assert_int_equal(kv_get(kvt.k, NULL, KV_COARSE, STR("b"), &kvt.out, &e), 0);
     assert_int_equal(kvt.out.len, sizeof(value));
 }

@@ -419,10 +419,10 @@ static void test_acked_not_stored(void **state)
     tamper(KV_META, &r, false);
     noticed(LEDGER_RAW, 1, 0);
     settle();
-    noticed(LEDGER_RAW, 1, 0); /* for good: it says so until somebody does something about it */
+    noticed(LEDGER_RAW, 1, 0); /* permanently: reported until an operator acts */
 }
 
-/* ---- databases of before, and of programs without a ledger ---- */
+/* ---- older databases, and those of programs without a ledger ---- */
 
 static void drop_ledger(void)
 {
@@ -472,7 +472,7 @@ static void test_adopted(void **state)
     assert_int_equal(audit().difference, 1);
 }
 
-/* A program of before had the database in between: it writes the clock, and no ledger. */
+/* An older program had the database in between: it writes the clock, and no ledger. */
 static void test_written_by_others(void **state)
 {
     uint32_t now = store_bed_slot(&bed);

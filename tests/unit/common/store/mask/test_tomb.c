@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deletes in small examples: what is gone at once, what is left after purging (nothing), what comes
- * back and what does not. The model test is tests/prop/test_delete.c.
+ * Deletes in small examples: which data are gone at once, that none are left after purging, which
+ * come back and which do not. The model test is tests/prop/test_delete.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,7 +109,7 @@ static void test_series(void **state)
     tomb_bed_check(&two.bed);
 }
 
-/* No row of a retired series is left, and its id is taken for ever. */
+/* No row of a retired series is left, and its id is never used again. */
 static void test_series_rows(void **state)
 {
     struct key k;
@@ -274,7 +274,7 @@ static void test_list(void **state)
     arena_free(a);
 }
 
-/* A power cut anywhere while purging: the delete stands, purging goes on. */
+/* A power cut anywhere while purging: the delete holds, purging continues. */
 static void test_power_cuts(void **state)
 {
     (void)state;
@@ -448,7 +448,7 @@ static size_t list_of(const char *tenant, size_t bytes)
     return n;
 }
 
-/* Nor are those that are remembered, and long ones take no memory of who lists his own. */
+/* Nor do remembered deletes; and long ones take no memory of a tenant that lists its own. */
 static void test_remembered(void **state)
 {
     struct tomb_result r;

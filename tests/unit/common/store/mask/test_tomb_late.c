@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies that come after the delete: refused for as long as the guard lasts, by the monotonic clock
- * alone, and anew after a restart; then taken as new. In random order: tests/prop/test_delete.c.
+ * alone, and for the full time after a restart; then taken as new. In random order:
+ * tests/prop/test_delete.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

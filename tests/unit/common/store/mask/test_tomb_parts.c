@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deletes of more unsealed rows than fit one batch: they go in parts, each of which the checker
- * finds right, and nothing says that the delete was done before the last. Who ends halfway goes on
- * by asking again; what is not meant stays; what was in a part that went is no duplicate behind
- * the delete.
+ * Deletes of more unsealed rows than fit one batch: they are done in parts. The checker finds each
+ * part right, and no answer says that the delete is done before the last. A caller that stops
+ * halfway continues by sending the request again; rows outside the delete stay; rows of a deleted
+ * part are no duplicates behind the delete.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -32,7 +32,7 @@ static void test_history(void **state)
     assert_true(forecast_measured(&h, &per_day));
     assert_int_equal(per_day, 50);
     forecast_add(&h, 11, 160);    /* the same day again */
-    forecast_add(&h, 10, 7);      /* a day that is past */
+    forecast_add(&h, 10, 7);      /* a day in the past */
     forecast_add(&h, 12, 100160); /* a day of imports does not count */
     forecast_add(&h, 14, 100300); /* 70 a day over two days */
     assert_int_equal(h.len, 4);
@@ -115,7 +115,7 @@ static void test_the_rest_grows(void **state)
     assert_int_equal(f.bytes, 2 * in.bytes);
     assert_int_equal(f.growth_per_day, 20);
     assert_int_equal(f.days_left, 49);
-    /* Kept for ever. */
+    /* Kept permanently. */
     in = two_levels(10);
     in.levels[3].keep_ms = 0;
     forecast_make(&in, 200, &f);

@@ -125,7 +125,7 @@ static void test_lost_seal_is_done_again(void **state)
     assert_string_equal(all(), "a=2");
 }
 
-/* Late rows stay raw, and are read from there; then they are sealed as ever. */
+/* Late rows stay raw, and are read as such; then they are sealed like all others. */
 static void test_seal_what_is_fresh(void **state)
 {
     struct err e;
@@ -191,8 +191,8 @@ static void test_seal_goes_on(void **state)
     assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 2), "a=6");
 }
 
-/* Replicas exchange batches of some size; one that has more ends all writing. So a seal takes
- * fewer rows where it must: of large rows, and of small ones that change large leaves. */
+/* Replicas exchange batches of limited size; a larger batch ends all writing. So a seal takes fewer
+ * rows where it must: of large rows, and of small ones that change large leaves. */
 static void test_seal_in_small_batches(void **state)
 {
     static char stacks[64 * KIB];

@@ -150,7 +150,7 @@ static void test_years_ahead(void **state)
     run(&f, &c, 6 * DAY_MS);
     assert_true(c.held);
     assert_int_equal(eclock_now(&c), START + 6 * DAY_MS + 3 * MIN_MS);
-    clock_fake_jump(&f, -10 * YEAR_MS); /* somebody saw to it: as if it had never been */
+    clock_fake_jump(&f, -10 * YEAR_MS); /* the operator corrected it: as if it had never been */
     assert_int_equal(eclock_now(&c), START + 6 * DAY_MS + 3 * MIN_MS);
     assert_false(c.held || c.paused);
     assert_int_equal(eclock_seal_ahead(&c), 0);
@@ -158,7 +158,7 @@ static void test_years_ahead(void **state)
     clock_fake_jump(&f, 10 * YEAR_MS); /* what it stood before does not count */
     run(&f, &c, 6 * DAY_MS);
     assert_true(c.held);
-    run(&f, &c, DAY_MS + 3 * MIN_MS); /* nobody did: a week is the most */
+    run(&f, &c, DAY_MS + 3 * MIN_MS); /* not corrected: a week is the most */
     assert_false(c.held);
     assert_int_equal(eclock_now(&c), atomic_load(&f.wall_ms));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hot sums beside a list of rows: whatever comes, goes and is forgotten, what a reader gets from
- * sums and what he is told to scan are together every unsealed row of the group, once.
+ * Hot sums next to a list of rows: whatever comes, goes and is forgotten, the sums and the rows
+ * that a reader is to scan are together every unsealed row of the group, once.
  */
 #include <setjmp.h>
 #include <stdarg.h>

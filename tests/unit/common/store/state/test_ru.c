@@ -78,7 +78,7 @@ static void test_hostile(void **state)
         "0108",                                     /* unknown flag */
         "0101",                                     /* ROLLED0 without a vector */
         "010701",                                   /* ROLLED0 with a list */
-        "0102 00",                                  /* nobody */
+        "0102 00",                                  /* no members */
         "0102 8109",                                /* more than may be */
         "0102 02 00000000000000a1",                 /* ends early */
         "0102 02 00000000000000a1 00000000000000a1" /* twice */

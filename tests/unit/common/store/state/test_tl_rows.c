@@ -439,7 +439,7 @@ static void test_taken_refused(void **state)
     take_refused(&m, t, 101, 1);       /* more than the total */
     take_refused(&m, t, 100, 4);       /* more writes */
     take_refused(&m, t, 99, 3);        /* a total of no write would be left */
-    take_refused(&m, t + 24, 1, 1);    /* nobody knows what the sum is */
+    take_refused(&m, t + 24, 1, 1);    /* the sum is not known */
     take_refused(&m, t + 720, 100, 3); /* the next row */
     assert_int_equal(point_of(&m, 0, t).total, 100);
     tl_rows_taken(rows, &m, floor, t, 100, 2); /* a push without samples is left */

@@ -82,7 +82,7 @@ static void test_the_same_is_stored(void **state)
             size_t before = ahead.ahead;
             if (prng_below(&r, 4) == 0)
                 assert_int_equal(store_bed_push(&ahead, &p), 0);
-            assert_int_equal(ahead.ahead, before); /* what is known needs no part */
+            assert_int_equal(ahead.ahead, before); /* known symbols need no part */
             if (prng_below(&r, 8) == 0) {
                 store_bed_reopen(&plain, KV_MEM_KILL, 0);
                 store_bed_reopen(&ahead, KV_MEM_KILL, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Old data that come together become one raw row; what nobody may sum up stays apart.
+ * Old data that come together become one raw row; rows that may not be summed up stay apart.
  */
 #include <setjmp.h>
 #include <stdarg.h>

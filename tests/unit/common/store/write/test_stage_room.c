@@ -20,7 +20,7 @@
 
 static struct store_bed bed;
 static struct buf text;
-static uint32_t begin; /* slot; the clock goes on with each push */
+static uint32_t begin; /* slot; the clock advances with each push */
 
 static int setup(void **state)
 {
