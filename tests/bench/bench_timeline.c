@@ -11,6 +11,7 @@
 
 #include "common/model/slot.h"
 #include "common/store/catalog/group.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "tests/lib/gen/year_bed.h"

@@ -24,6 +24,7 @@
 #include "common/model/slot.h"
 #include "common/store/mask/tomb.h"
 #include "common/store/query/tl_cover.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/spread.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"

@@ -19,6 +19,7 @@
 #include "common/store/build/build_impl.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/query/rollup.h"
+#include "common/store/state/commit.h"
 
 #define ARENA_MAX   (256 * MIB) /* one series or group and its sum fit, whatever it is */
 #define BYTES_MAX   (8 * MIB)   /* of a job of the shard */

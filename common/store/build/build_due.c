@@ -6,7 +6,9 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/build/build_impl.h"
-#include "common/store/delete/purge.h"
+#include "common/store/mask/purging.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/view.h"
 
 #define WATCH_ROWS     8192 /* of a step */
 #define WATCH_EVERY_MS 30000

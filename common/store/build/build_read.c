@@ -21,8 +21,9 @@
 #include "common/store/build/build_impl.h"
 #include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
-#include "common/store/delete/purge.h"
+#include "common/store/mask/purging.h"
 #include "common/store/query/rollup.h"
+#include "common/store/state/view.h"
 
 /* ---- one row per (id, slot) of a level within some slots ---- */
 

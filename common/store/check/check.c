@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/store/check/check_impl.h"
 #include "common/store/kv/kv_reach.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX        GIB
 #define PROGRESS_EVERY 65536

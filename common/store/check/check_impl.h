@@ -13,6 +13,7 @@
 #include "common/store/codec/vec.h"
 #include "common/store/delete/purge.h"
 #include "common/store/dict/dict.h"
+#include "common/store/mask/purging.h"
 #include "common/store/state/store_impl.h"
 
 /* Keys are fixed-width bytes. */

@@ -14,6 +14,7 @@
 #include "common/store/codec/vecsum.h"
 #include "common/store/query/cover.h"
 #include "common/store/state/spread.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX GIB
 

@@ -17,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/store/catalog/postings.h"
 #include "common/store/seal/seal.h"
+#include "common/store/state/view.h"
 
 #define KEY_EPOCH_LEN 13
 

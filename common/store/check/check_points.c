@@ -12,6 +12,7 @@
 #include "common/store/codec/tl.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/view.h"
 
 #define POINTS_MAX 4096 /* vectors under one row of points; the widest level has 64 */
 

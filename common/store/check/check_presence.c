@@ -18,6 +18,7 @@
 #include "common/store/query/cover.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/presence.h"
+#include "common/store/state/view.h"
 
 #define DAYS (KEY_PRESENCE_BUCKET / DAY_SLOTS)
 

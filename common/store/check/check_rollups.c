@@ -21,6 +21,7 @@
 #include "common/store/codec/tl.h"
 #include "common/store/query/cover.h"
 #include "common/store/query/rollup.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX   GIB
 #define NODES_MAX 1440

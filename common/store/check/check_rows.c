@@ -11,6 +11,7 @@
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vec.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/view.h"
 
 /* ---- vectors ---- */
 

@@ -19,6 +19,8 @@
 #include "common/base/wr.h"
 #include "common/store/check/ledger_walk.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/view.h"
 
 #define VERSION    1
 #define KEY_LEN    (LEDGER_KEY_LEN + 8)

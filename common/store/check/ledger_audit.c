@@ -22,8 +22,10 @@
 #include "common/store/codec/raw.h"
 #include "common/store/delete/purge.h"
 #include "common/store/kv/kv_reach.h"
+#include "common/store/mask/purging.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/query/cover.h"
+#include "common/store/state/view.h"
 
 const char *const ledger_where_names[] = { "unsealed rows", "levels", "finest rows" };
 

@@ -31,9 +31,12 @@
 #include "common/store/codec/tl.h"
 #include "common/store/delete/purge.h"
 #include "common/store/kv/kv_reach.h"
+#include "common/store/mask/purging.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define JOB_BYTES (4 * MIB)
 #define STEP_MS   50 /* what is sparse costs time, not rows */

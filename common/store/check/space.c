@@ -24,6 +24,7 @@
 #include "common/store/exemplar/exm.h"
 #include "common/store/kv/kv_reach.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 #define BATCH      128

@@ -4,7 +4,9 @@
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define VERSION  1
 #define HEAD_LEN 33

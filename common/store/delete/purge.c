@@ -23,8 +23,10 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/build/build_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX      (64 * MIB)
 #define BATCH_BYTES  MIB
@@ -84,10 +86,13 @@ struct purge *purge_new(void)
     return p;
 }
 
-void purge_free(struct purge *p)
+void purge_close(struct tombs *t)
 {
+    struct purge *p = t ? t->purge : NULL;
+
     if (!p)
         return;
+    t->purge = NULL;
     fix_free(p->fix);
     roaring_bitmap_free(p->alive);
     vec_free(&p->days);
@@ -212,8 +217,7 @@ static void ended(struct store *s, struct tomb *t)
     atomic_store(&all->purged_view, view_latest(s));
     build_look(s, DIRTY_FIRST, 0); /* what had to wait */
     masks_deinit(&t->masks);
-    purge_free(all->purge);
-    all->purge = NULL;
+    purge_close(all);
 }
 
 static int write_step(struct purge_step *x, bool last, struct err *e)
@@ -268,8 +272,7 @@ static void take_back(struct store *s, struct tomb *t, uint8_t phase, struct str
     t->phase = phase;
     buf_reset(&t->cursor);
     buf_add_str(&t->cursor, cursor);
-    purge_free(all->purge);
-    all->purge = NULL;
+    purge_close(all);
 }
 
 static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct err *e)
@@ -324,8 +327,7 @@ static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret
         rc = write_step(&x, false, e);
     if (!rc && *ret_left)
         atomic_store(&all->purged_view, view_latest(s));
-    purge_free(all->purge);
-    all->purge = NULL;
+    purge_close(all);
     kv_batch_free(x.b);
     return rc ? err_wrap(e, "write ids of delete %" PRIu64, t->entry) : 0;
 }
@@ -421,55 +423,4 @@ uint64_t store_purge_wait_ms(struct store *s)
         return IDLE_WAIT_MS;
     uint64_t next = s->tombs->look_after_ms, now = clock_mono_ms(s->o.clock);
     return next > now ? next - now : 0;
-}
-
-/* ---- for the checker ---- */
-
-static int add_dead_tenants(struct purging *p, struct kv *kv, const struct kv_snap *snap,
-                            struct err *e)
-{
-    struct key from = { .len = 1, .b = { KEY_TOMB } }, to = from;
-    int rc = 0;
-
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
-        struct tomb *t = tomb_new();
-        rc = tomb_row_read(kv_iter_key(it), kv_iter_value(it), t, e);
-        if (!rc && t->kind == TOMB_TENANT && t->state != TOMB_DONE)
-            vec_push(&p->at, ((struct purging_scope){ t->tenant,
-                                                      t->state == TOMB_PURGING ? 0 : UINT32_MAX }));
-        tomb_free(t);
-    }
-    if (!rc)
-        rc = kv_iter_status(it, e);
-    kv_iter_free(it);
-    return rc;
-}
-
-int purging_load(struct purging *p, struct kv *kv, const struct kv_snap *snap, struct err *e)
-{
-    struct key from = { .len = 1, .b = { KEY_TOMB_MASK } }, to = from;
-
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
-    for (; kv_iter_valid(it); kv_iter_next(it)) {
-        struct str key = kv_iter_key(it);
-        if (key.len == KEY_TOMB_MASK_LEN)
-            vec_push(&p->at,
-                     ((struct purging_scope){ get_u32be(key.ptr + 1), get_u32be(key.ptr + 13) }));
-    }
-    int rc = kv_iter_status(it, e);
-    kv_iter_free(it);
-    return rc ? rc : add_dead_tenants(p, kv, snap, e);
-}
-
-bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope)
-{
-    vec_for (i, &p->at) {
-        const struct purging_scope *x = &p->at.ptr[i];
-        if (x->tenant == tenant && (!scope || !x->scope || x->scope == scope))
-            return true;
-    }
-    return false;
 }

@@ -100,7 +100,7 @@ struct purge {
     struct buf row;
 };
 struct purge *purge_new(void);
-void purge_free(struct purge *p); /* NULL is fine */
+void purge_close(struct tombs *t); /* frees t->purge; NULLs are fine */
 
 /* ---- groups that lose members: purge_groups.c ---- */
 
@@ -190,20 +190,7 @@ NODISCARD int fix_survivors(struct fix *f, bool *ret_cut, struct err *e);
 NODISCARD int fix_presence(struct fix *f, struct err *e);
 void fix_left_drop(struct fix *f);
 
-/* ---- for the checker ---- */
-
-struct purging_scope {
-    uint32_t tenant, scope;
-};
-/* Services with rows of deletes that are not purged: scope 0 is a whole tenant, UINT32_MAX one of
- * which only write ids are left. */
-struct purging {
-    VEC(struct purging_scope) at;
-};
-NODISCARD int purging_load(struct purging *p, struct kv *kv, const struct kv_snap *snap,
-                           struct err *e);
-/* Scope 0: any of the tenant. */
-bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope);
+/* ---- batches ---- */
 
 void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes);
 /* ERR_LIMIT: the batch is too large to be written. */

@@ -21,6 +21,7 @@
 #include "common/store/delete/purge.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/ledger/ledger_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"

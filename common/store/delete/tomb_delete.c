@@ -26,6 +26,7 @@
 #include "common/store/delete/purge.h"
 #include "common/store/delete/tomb_delete_impl.h"
 #include "common/store/ledger/ledger_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 
 #define ROW_MAX      (64 * MIB)

@@ -19,6 +19,7 @@
 #include "common/store/query/match.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define ARENA_MAX  (256 * MIB)
 #define NAME_BYTES MIB

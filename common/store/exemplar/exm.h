@@ -177,6 +177,9 @@ struct exm_stage {
     const struct store_series *in;
     struct member m;
     const struct dict *dict; /* s->scratch.node_map leads to its ids */
+    /* Appends the vector of one exemplar, of nodes of the request being staged, to *out. */
+    void (*encode)(struct store *s, const struct dict *d, const uint32_t *nodes,
+                   const uint64_t *values, size_t len, struct buf *out);
     int64_t engine_ms;
 };
 NODISCARD int exm_check(const struct store_series *r, size_t nodes, struct err *e); /* ERR_INPUT */

@@ -28,6 +28,7 @@
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_scan.h"
+#include "common/store/state/view.h"
 
 #define WHOLE_MS 15000 /* a push of up to this is in one leaf: distributor/base/window.h */
 #define RAW_MAX  (UINT32_C(1) << 22) /* leaves with unsealed rows that are held */

@@ -17,6 +17,7 @@
 #include "common/store/codec/vec.h"
 #include "common/store/exemplar/exm_impl.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define ARENA_MAX  (64 * MIB)
 #define TAIL_LEN   30 /* of a row's key: slot, type, series, write id */

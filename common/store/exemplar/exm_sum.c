@@ -16,6 +16,7 @@
 #include "common/store/codec/vec.h"
 #include "common/store/dict/dict_cache.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 struct exm_epoch { /* a dictionary of the service being read */
     uint32_t number;

@@ -17,6 +17,7 @@
 #include "common/store/codec/vec.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 
 #define MINUTE_MS 60000
@@ -93,7 +94,7 @@ static size_t put(struct store *s, const struct exm_stage *x, const struct store
     struct err e;
 
     exm_row_begin(&s->row, in->duration_ms);
-    store_encode(s, x->dict, in->nodes, in->values, in->len, &s->row);
+    x->encode(s, x->dict, in->nodes, in->values, in->len, &s->row);
     CHECK(exm_row_read(buf_str(&s->row), &stored, &e) == 0 && vec_peek(stored.vector, &r, &e) == 0);
     mark.total = r.meta.total;
     exm_row_key(&row, &ref);

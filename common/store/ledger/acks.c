@@ -7,6 +7,8 @@
 #include "common/base/mem.h"
 #include "common/store/ledger/ledger_mem.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/view.h"
 #include "common/store/state/wid.h"
 
 #define DROP_ROWS 512

@@ -3,6 +3,7 @@
  * ledger_tenant: what the rows of the ledger say of a tenant, added up.
  */
 #include "common/store/ledger/ledger_mem.h"
+#include "common/store/state/view.h"
 
 static int add_row(struct store_view *v, struct ledger_tenant *t, enum key_table table,
                    struct str key, struct str value, struct err *e)

@@ -7,14 +7,16 @@
  */
 #include "common/store/mask/tomb.h"
 
+#include <stdlib.h>
+
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/catalog/derived.h"
-#include "common/store/delete/purge.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define VERSION    1
 #define ROW_MAX    MIB
@@ -304,7 +306,6 @@ void tombs_close(struct tombs *t)
 {
     if (!t)
         return;
-    purge_free(t->purge);
     vec_for (i, &t->at)
         tomb_free(t->at.ptr[i]);
     vec_free(&t->at);

@@ -43,7 +43,7 @@ struct purge; /* working memory: purge.c */
 struct tombs {
     VEC(struct tomb *) at;  /* owned; by entry */
     size_t pending, ranges; /* of these: not purged; and of kind RANGE */
-    struct purge *purge;    /* owned; of the one being purged; NULL: not begun */
+    struct purge *purge;    /* owned by purge.c; of the one being purged; NULL: not begun */
     bool want_quiet;
     bool idle;                           /* the last step found nothing to do */
     uint64_t look_after_ms;              /* monotonic: the next one */
@@ -57,7 +57,7 @@ struct tombs {
 
 struct tombs *tombs_new(void);
 NODISCARD int tombs_open(struct store *s, struct err *e); /* reads all */
-void tombs_close(struct tombs *t);                        /* NULL is fine */
+void tombs_close(struct tombs *t); /* after purge_close; NULL is fine */
 struct tomb *tomb_new(void);
 void tomb_free(struct tomb *t);
 NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);

@@ -23,6 +23,7 @@
 #include "common/store/query/rollup.h"
 #include "common/store/query/targets.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define ARENA_MAX    (256 * MIB)
 #define SAMPLE_NODES 8 /* of a run */

@@ -19,6 +19,7 @@
 #include "common/store/query/tl_targets.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define POINTS_MAX  (1u << 20)
 #define MS_MAX      (INT64_C(1) << 50)

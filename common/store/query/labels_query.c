@@ -22,6 +22,7 @@
 #include "common/store/query/match.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define TEXT_MAX MIB
 

@@ -14,18 +14,11 @@
 #include "common/store/catalog/derived.h"
 #include "common/store/catalog/postings.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 #define NAME_MAX_BYTES MIB
 #define SEEK_AFTER     8 /* rows to skip before a seek is cheaper */
-
-int match_canceled(const atomic_bool *cancel, struct err *e)
-{
-    pool_slice();
-    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
-        return err_set(e, ERR_CANCELED, "the query was given up");
-    return 0;
-}
 
 bool match_days(int64_t start_ms, int64_t end_ms, uint32_t *ret_first, uint32_t *ret_last)
 {

@@ -24,6 +24,7 @@
 #include "common/store/query/targets.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 #define ARENA_MAX (256 * MIB)

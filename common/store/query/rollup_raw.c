@@ -14,6 +14,7 @@
 #include "common/store/query/match.h"
 #include "common/store/query/rollup.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 struct rollup_raw {
     const struct rollup_read *r;

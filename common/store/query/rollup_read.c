@@ -13,6 +13,7 @@
 #include "common/store/query/match.h"
 #include "common/store/query/rollup.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX GIB
 

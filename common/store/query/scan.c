@@ -15,6 +15,7 @@
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 /* Index of the first series >= id. */

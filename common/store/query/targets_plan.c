@@ -23,6 +23,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/query/targets.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 struct plan {
     struct targets *t;

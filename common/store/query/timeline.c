@@ -23,6 +23,7 @@
 #include "common/store/query/tl_targets.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 #define POINTS_MAX  (1u << 20)

@@ -6,6 +6,7 @@
 #include "common/store/query/tl_targets.h"
 
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define SPREAD_STEP_MS 60000 /* from here on points come from levels that do not know slots */
 #define LEAD_SLOTS     (SPREAD_SLOTS_MAX - 1)

@@ -32,6 +32,7 @@
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vecsum.h"
 #include "common/store/seal/seal_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
 
 #define VERSION      1

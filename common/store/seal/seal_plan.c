@@ -16,6 +16,7 @@
 #include "common/store/codec/vec.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/seal/seal.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 
 #define ROWS_BYTES_MAX (64 * MIB) /* of one entry */

@@ -22,6 +22,8 @@
 #include "common/store/state/pipe.h"
 
 #include "common/base/mem.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/view.h"
 
 #define GROUPS_MAX 8 /* uncommitted groups whose lowest minute is known */
 

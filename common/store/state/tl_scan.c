@@ -9,8 +9,8 @@
  */
 #include "common/store/state/tl_scan.h"
 
-#include "common/store/query/match.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 struct walk {

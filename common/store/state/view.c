@@ -10,6 +10,9 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/state/pipe.h"
+#include "common/store/state/reader_gate.h"
+#include "common/store/state/view.h"
+#include "common/sys/pool.h"
 
 #define HOT_MEMBERS_MIN 16
 
@@ -128,4 +131,12 @@ void store_view_put(struct store_view *v)
     unref(v->s, v->shown);
     gate_leave(v->s->gate);
     xfree(v);
+}
+
+int match_canceled(const atomic_bool *cancel, struct err *e)
+{
+    pool_slice();
+    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+        return err_set(e, ERR_CANCELED, "the query was given up");
+    return 0;
 }

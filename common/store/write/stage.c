@@ -27,8 +27,10 @@
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
 #include "common/store/state/spread.h"
+#include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/write/stage_ahead.h"
 
@@ -417,8 +419,9 @@ static void encode_sum(struct store *s, const struct dict *d, uint64_t writes, u
     encode(d, meta, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len, out);
 }
 
-void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
-                  const uint64_t *values, size_t len, struct buf *out)
+/* The vector of one row, nodes of the request being staged, appended to *out. */
+static void encode_row(struct store *s, const struct dict *d, const uint32_t *nodes,
+                       const uint64_t *values, size_t len, struct buf *out)
 {
     const uint32_t *map = s->scratch.node_map.ptr;
     size_t n = stage_order_gather(&s->order, nodes, values, len);
@@ -439,7 +442,7 @@ static void encode_run(struct plan *p, const struct store_vector *v, size_t n, s
     uint64_t saturated = s->sum.saturated;
 
     if (n == 1) {
-        store_encode(s, p->dict, v->nodes, v->values, v->len, out);
+        encode_row(s, p->dict, v->nodes, v->values, v->len, out);
         return;
     }
     sum_begin(&s->sum);
@@ -533,6 +536,7 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
                                    .m = { p->tenant->number, p->scope->number,
                                           (uint16_t)r->ptype->number, r->series->id },
                                    .dict = p->dict,
+                                   .encode = encode_row,
                                    .engine_ms = p->engine_ms },
               b->kb, ret);
     return true;

@@ -15,6 +15,7 @@
 #include "common/store/state/floors.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 struct node { /* of a group */
     uint32_t level;

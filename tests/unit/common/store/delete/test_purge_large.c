@@ -18,6 +18,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/check/check.h"
 #include "common/store/query/rollup.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "tests/lib/store/rollup_check.h"
