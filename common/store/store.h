@@ -21,6 +21,7 @@
 #include "common/model/leaves.h"
 #include "common/model/selector.h"
 #include "common/model/stacks.h"
+#include "common/store/catalog/group_drop.h"
 #include "common/store/dict/dict_cap.h"
 #include "common/store/kv/kv.h"
 #include "common/sys/clock.h"
@@ -28,14 +29,6 @@
 struct eclock_others;
 struct store;
 struct store_view;
-
-/* Names of labels that roll-ups of a tenant drop; they must stay as long as the store, and another
- * array when they change. Shard thread. */
-struct group_drop {
-    const struct str *names;
-    size_t len;
-};
-typedef struct group_drop (*group_drop_fn)(void *cookie, struct str tenant);
 
 struct store_opts {
     struct kv *kv;             /* owned by the store from store_open on, also on failure */

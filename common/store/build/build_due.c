@@ -8,13 +8,11 @@
 #include "common/store/build/build_impl.h"
 #include "common/store/mask/purging.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/due.h"
 #include "common/store/state/view.h"
 
 #define WATCH_ROWS     8192 /* of a step */
 #define WATCH_EVERY_MS 30000
-
-/* How long late data gather, in units of build_pace_ms: what costs more waits longer. */
-static const uint32_t PACE[KEY_LEVELS] = { 0, 0, 1, 2, 6, 12, 12, 12 };
 
 struct pass {
     struct store *s;
@@ -27,20 +25,6 @@ struct pass {
     VEC(uint32_t) below, marks; /* of the level below and this one, ascending */
     struct purging purging;     /* their children still hold what is deleted: later */
 };
-
-int64_t build_pace_ms(const struct store *s, uint32_t level)
-{
-    return (int64_t)PACE[level] * s->o.build_pace_ms;
-}
-
-int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m)
-{
-    int64_t at = dirty_due_ms(s, level, t);
-
-    if (m->entry)
-        at = MAX(at, slot_to_ms(m->since) + build_pace_ms(s, level));
-    return at;
-}
 
 static void begin_level(struct pass *p, const struct member *part, uint32_t level)
 {

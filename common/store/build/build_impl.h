@@ -22,18 +22,11 @@ struct build_state {
     size_t at;              /* the one being built */
     struct build_cursor cursor;
     bool busy;       /* due.at[at] is begun */
-    int64_t look_ms; /* engine time: nothing is due before */
     struct arena *arena;
     struct build_watch watch;
 };
 struct build_state *build_state_new(void);
 void build_state_free(struct build_state *b); /* NULL is fine */
-/* A node of the level becomes due at this time. */
-void build_look(struct store *s, uint32_t level, int64_t due_ms);
-
-/* Engine time from which a node with this mark can be built, if no child is dirty. */
-int64_t build_pace_ms(const struct store *s, uint32_t level); /* late data gather so long */
-int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m);
 /* As store_build_due; *ret_next: when the next of these levels is due by time, INT64_MAX: none. */
 NODISCARD int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms,
                          uint32_t low, uint32_t high, size_t max, struct build_nodes *ret,

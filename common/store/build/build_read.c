@@ -19,10 +19,11 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/build/build_impl.h"
+#include "common/store/build/rollup_build.h"
 #include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
 #include "common/store/mask/purging.h"
-#include "common/store/query/rollup.h"
+#include "common/store/state/due.h"
 #include "common/store/state/view.h"
 
 /* ---- one row per (id, slot) of a level within some slots ---- */

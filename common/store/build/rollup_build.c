@@ -13,9 +13,12 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/store/build/rollup_build.h"
+#include "common/store/catalog/group.h"
 #include "common/store/codec/fn.h"
-#include "common/store/query/rollup.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/fn_calc.h"
+#include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 

@@ -15,12 +15,13 @@
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/store/build/rollup_build.h"
 #include "common/store/check/check_impl.h"
 #include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
 #include "common/store/codec/tl.h"
 #include "common/store/query/cover.h"
-#include "common/store/query/rollup.h"
+#include "common/store/state/ru.h"
 #include "common/store/state/view.h"
 
 #define ROW_MAX   GIB

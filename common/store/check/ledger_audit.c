@@ -22,6 +22,7 @@
 #include "common/store/codec/raw.h"
 #include "common/store/delete/purge.h"
 #include "common/store/kv/kv_reach.h"
+#include "common/store/ledger/adjust.h"
 #include "common/store/mask/purging.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/query/cover.h"

@@ -24,6 +24,7 @@
 #include "common/base/wr.h"
 #include "common/store/build/build_impl.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/due.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/state/view.h"
@@ -36,44 +37,14 @@
 struct phase {
     purge_phase fn;
     const char *name;
-    const char *words; /* of the list of deletes */
 };
-#define PHASES_MAX 7
-static const struct phase RANGES = { purge_ranges, "ranges", "rows of whole services" };
-static const struct phase LABELS = { purge_labels, "labels", "label sets" };
-static const struct phase POSTINGS = { purge_postings, "postings", "label index" };
-static const struct phase PAIRS = { purge_pairs, "pairs", "label values" };
-static const struct phase TABLES = { purge_tables, "tables", "dictionaries and names" };
-static const struct phase MARKS = { purge_marks, "marks", "edges of the range" };
-static const struct phase GROUPS = { purge_groups, "groups", "roll-ups of those who stay" };
-static const struct phase ROWS = { purge_rows, "rows", "rows of series" };
-static const struct phase DAYS = { purge_days, "days", "days with data" };
-static const struct phase *const phases[][PHASES_MAX] = {
-    [TOMB_TENANT] = { &RANGES, &TABLES },
-    [TOMB_SERVICES] = { &RANGES, &LABELS, &POSTINGS, &PAIRS, &TABLES },
-    [TOMB_SERIES] = { &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
-    [TOMB_RANGE] = { &MARKS, &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
+static const struct phase phases[] = {
+    [TOMB_RANGES] = { purge_ranges, "ranges" }, [TOMB_LABELS] = { purge_labels, "labels" },
+    [TOMB_POSTINGS] = { purge_postings, "postings" }, [TOMB_PAIRS] = { purge_pairs, "pairs" },
+    [TOMB_TABLES] = { purge_tables, "tables" }, [TOMB_MARKS] = { purge_marks, "marks" },
+    [TOMB_GROUPS] = { purge_groups, "groups" }, [TOMB_ROWS] = { purge_rows, "rows" },
+    [TOMB_DAYS] = { purge_days, "days" },
 };
-
-static uint32_t phase_count(const struct tomb *t)
-{
-    uint32_t n = 0;
-
-    while (n < PHASES_MAX && phases[t->kind][n])
-        n++;
-    return n;
-}
-
-const char *tomb_phase(const struct tomb *t)
-{
-    if (t->state == TOMB_DONE)
-        return "";
-    if (t->state == TOMB_PURGED)
-        return "files";
-    if (!t->of)
-        return "waiting";
-    return t->phase < phase_count(t) ? phases[t->kind][t->phase]->words : "";
-}
 
 /* ---- working memory ---- */
 
@@ -227,7 +198,7 @@ static int write_step(struct purge_step *x, bool last, struct err *e)
 
     x->t->rows += x->rows;
     x->t->bytes += x->bytes;
-    x->t->of = phase_count(x->t) * 1000;
+    x->t->of = tomb_phase_count(x->t) * 1000;
     x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
     put_progress(x);
     rc = store_write_batch(x->s, x->b, last, e); /* purged_view counts on the last one */
@@ -242,15 +213,16 @@ static int write_step(struct purge_step *x, bool last, struct err *e)
 static int run_phases(struct purge_step *x, struct err *e)
 {
     struct tomb *t = x->t;
-    uint32_t n = phase_count(t);
+    uint32_t n = tomb_phase_count(t);
     int rc = 0;
 
     while (!rc && !x->full && !x->wants_quiet && t->phase < n) {
         bool done = false;
         x->permille = 0;
-        rc = phases[t->kind][t->phase]->fn(x, &done, e);
+        const struct phase *phase = &phases[tomb_phase_at(t)];
+        rc = phase->fn(x, &done, e);
         if (rc)
-            return err_wrap(e, "%s", phases[t->kind][t->phase]->name);
+            return err_wrap(e, "%s", phase->name);
         if (!done)
             return 0;
         t->phase++;
@@ -296,7 +268,7 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     if (rc)
         take_back(s, t, phase, buf_str(&cursor));
     buf_deinit(&cursor);
-    bool last = !rc && t->phase == phase_count(t);
+    bool last = !rc && t->phase == tomb_phase_count(t);
     if (last)
         put_end(&x);
     if (last) /* no earlier view is without it */

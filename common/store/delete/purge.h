@@ -18,15 +18,17 @@
 
 #include <roaring/roaring.h>
 
+#include "common/store/build/rollup_build.h"
 #include "common/store/catalog/group.h"
-#include "common/store/codec/fn.h"
 #include "common/store/codec/tl.h"
 #include "common/store/codec/vecdiff.h"
+#include "common/store/codec/vecsum.h"
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
-#include "common/store/query/rollup.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/fn_calc.h"
+#include "common/store/state/ru.h"
 
 /* ---- runs of keys: purge_span.c ---- */
 

@@ -35,6 +35,7 @@
 #include "common/store/catalog/names.h"
 #include "common/store/delete/purge.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/fn_calc.h"
 #include "common/store/state/store_impl.h"
 
 #define CURSOR_LEN 20

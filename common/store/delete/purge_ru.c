@@ -18,6 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/delete/purge.h"
+#include "common/store/state/fn_calc.h"
 #include "common/store/state/store_impl.h"
 
 static const struct fix_row *row_of(const struct fix *f, const struct fix_item *i)

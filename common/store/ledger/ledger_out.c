@@ -17,8 +17,9 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/store/codec/raw.h"
+#include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"
-#include "common/store/seal/seal.h"
 
 static void put_out(struct kv_batch *b, const struct member *m, uint32_t bucket,
                     const struct ledger_out *r)

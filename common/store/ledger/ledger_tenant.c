@@ -2,6 +2,7 @@
  *
  * ledger_tenant: what the rows of the ledger say of a tenant, added up.
  */
+#include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"
 #include "common/store/state/view.h"
 

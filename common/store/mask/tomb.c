@@ -235,6 +235,56 @@ static int read_progress(struct kv *kv, const struct kv_snap *snap, struct tomb 
     return rc ? rc : tomb_at_read(buf_str(row), t, e);
 }
 
+/* ---- phases of purging ---- */
+
+#define PHASES_MAX 6
+static const struct {
+    uint8_t len;
+    uint8_t at[PHASES_MAX];
+} phases[] = {
+    [TOMB_TENANT] = { 2, { TOMB_RANGES, TOMB_TABLES } },
+    [TOMB_SERVICES] = { 5,
+                        { TOMB_RANGES, TOMB_LABELS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_TABLES } },
+    [TOMB_SERIES] = { 5, { TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_DAYS } },
+    [TOMB_RANGE] = { 6,
+                     { TOMB_MARKS, TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS,
+                       TOMB_DAYS } },
+};
+/* For the list of deletes. */
+static const char *const phase_words[] = {
+    [TOMB_RANGES] = "rows of whole services",
+    [TOMB_LABELS] = "label sets",
+    [TOMB_POSTINGS] = "label index",
+    [TOMB_PAIRS] = "label values",
+    [TOMB_TABLES] = "dictionaries and names",
+    [TOMB_MARKS] = "edges of the range",
+    [TOMB_GROUPS] = "roll-ups of those who stay",
+    [TOMB_ROWS] = "rows of series",
+    [TOMB_DAYS] = "days with data",
+};
+
+uint32_t tomb_phase_count(const struct tomb *t)
+{
+    return phases[t->kind].len;
+}
+
+enum tomb_phase tomb_phase_at(const struct tomb *t)
+{
+    CHECK(t->phase < tomb_phase_count(t));
+    return (enum tomb_phase)phases[t->kind].at[t->phase];
+}
+
+const char *tomb_phase(const struct tomb *t)
+{
+    if (t->state == TOMB_DONE)
+        return "";
+    if (t->state == TOMB_PURGED)
+        return "files";
+    if (!t->of)
+        return "waiting";
+    return t->phase < tomb_phase_count(t) ? phase_words[tomb_phase_at(t)] : "";
+}
+
 /* ---- all in memory ---- */
 
 static int by_entry(const void *a, const void *b)

@@ -62,6 +62,20 @@ struct tomb *tomb_new(void);
 void tomb_free(struct tomb *t);
 NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);
 
+/* What purging does, each phase from row to row (purge.c); tomb.phase counts those of its kind. */
+enum tomb_phase {
+    TOMB_RANGES,
+    TOMB_LABELS,
+    TOMB_POSTINGS,
+    TOMB_PAIRS,
+    TOMB_TABLES,
+    TOMB_MARKS,
+    TOMB_GROUPS,
+    TOMB_ROWS,
+    TOMB_DAYS,
+};
+uint32_t tomb_phase_count(const struct tomb *t);        /* of its kind */
+enum tomb_phase tomb_phase_at(const struct tomb *t);    /* its phase is below the count */
 /* What is being done for it, in words; "": nothing any more. */
 const char *tomb_phase(const struct tomb *t);
 

@@ -14,9 +14,9 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/codec/fn.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
+#include "common/store/state/fn_calc.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"

@@ -20,7 +20,7 @@
 #include "common/store/catalog/postings.h"
 #include "common/store/codec/vec.h"
 #include "common/store/query/cover.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/targets.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"

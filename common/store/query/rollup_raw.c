@@ -10,9 +10,10 @@
  */
 #include "common/base/map.h"
 #include "common/base/wr.h"
+#include "common/store/catalog/group.h"
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 

@@ -12,7 +12,7 @@
 
 #include "common/base/map.h"
 #include "common/store/query/match.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/scan.h"
 
 struct target {

@@ -19,7 +19,7 @@
 #include "common/base/size.h"
 #include "common/store/codec/tl.h"
 #include "common/store/codec/vec.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"

@@ -6,7 +6,7 @@
  *   coarse  below it: the base node of each series, itself + the rows: old data go straight to the
  *           level that keeps them, and late data of a time that has left level 0, too
  *   tl      the points beside both
- *   ru      the same of the groups (rollup.h)
+ *   ru      the same of the groups (rollup_seal.h)
  *   meta    marks on all nodes above
  *
  * Late rows: a row may arrive for a minute that was sealed before. It stays raw, and visible, until
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #include "common/store/ledger/ledger_impl.h"
-#include "common/store/query/rollup.h"
+#include "common/store/seal/rollup_seal.h"
 #include "common/store/seal/seal_impl.h"
 #include "common/store/state/tl_rows.h"
 

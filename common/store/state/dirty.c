@@ -16,7 +16,7 @@
 #include "common/store/state/dirty.h"
 
 #include "common/model/slot.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/state/due.h"
 #include "common/store/state/parts.h"
 #include "common/store/state/store_impl.h"
 
@@ -55,12 +55,6 @@ int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct member *m,
 }
 
 /* ---- marking ---- */
-
-int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t)
-{
-    return slot_to_ms(t) + (int64_t)LEVELS[level].node * SLOT_MS + s->o.seal_delay_ms +
-           s->o.build_delay_ms;
-}
 
 uint64_t dirty_entry(struct store *s)
 {

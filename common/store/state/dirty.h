@@ -51,8 +51,6 @@ uint64_t dirty_entry(struct store *s);
 /* The node is built. */
 void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
                  uint32_t t);
-/* Engine time from which a node can be built. */
-int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t);
 
 /* ---- any thread: the marks in a range ---- */
 

@@ -85,6 +85,7 @@ struct store {
     struct parts *parts;        /* owned */
     struct tl_rows *tl_rows;    /* owned; empty between batches */
     struct build_state *build;  /* owned */
+    int64_t build_look_ms;      /* engine time: nothing is due before */
     uint64_t dirty_steps;       /* that were no seal entries: dirty_entry */
     struct raw_counts raw;      /* staged ones too */
     uint32_t raw_low;           /* as the last batch or entry wrote it */
