@@ -18,6 +18,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/catalog/names_max.h"
 #include "common/store/delete/purge.h"
+#include "common/store/exemplar/exm.h"
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain_impl.h"
@@ -28,6 +29,7 @@
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 #include "common/store/upgrade.h"
+#include "common/store/write/stage_room.h"
 
 #define ARENA_MAX       (64 * MIB)
 #define EPOCH_NODES     (1u << 20)
@@ -264,7 +266,8 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     s->rollup = rollup_new(s->dicts);
     dict_scratch_init(&s->scratch);
     sum_init(&s->sum);
-    exm_gate_init(&s->exm);
+    s->stage = stage_new();
+    s->exm = exm_gate_new();
     dict_cap_init(&s->dict_cap, &s->o.dict_cap);
     buf_init(&s->row, STORE_ROW_MAX);
     buf_init(&s->text, STORE_TEXT_MAX);
@@ -336,9 +339,8 @@ void store_deinit(struct store *s)
     dict_cache_free(s->dicts);
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);
-    stage_fold_deinit(&s->fold);
-    stage_order_deinit(&s->order);
-    exm_gate_deinit(&s->exm);
+    stage_free(s->stage);
+    exm_gate_free(s->exm);
     dict_cap_deinit(&s->dict_cap);
     buf_deinit(&s->row);
     buf_deinit(&s->text);

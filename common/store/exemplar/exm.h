@@ -162,15 +162,9 @@ void store_exm_list_deinit(struct store_exm_list *l);
 /* ---- writing, retention, deletes: shard thread ---- */
 
 /* Counts what came in this minute of engine time, so that no tenant fills the disk. */
-struct exm_gate {
-    int64_t minute;
-    struct map_u64 series; /* hash of the member -> index into rows */
-    VEC(uint32_t) rows;
-    VEC(uint64_t) bytes; /* by tenant */
-    int64_t retained;    /* minute of the last look at old buckets */
-};
-void exm_gate_init(struct exm_gate *g);
-void exm_gate_deinit(struct exm_gate *g);
+struct exm_gate;
+struct exm_gate *exm_gate_new(void);
+void exm_gate_free(struct exm_gate *g); /* NULL is fine */
 
 struct dict;
 struct exm_stage {

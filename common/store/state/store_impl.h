@@ -14,16 +14,12 @@
 #include "common/store/codec/raw.h"
 #include "common/store/codec/sum.h"
 #include "common/store/dict/dict_cache.h"
-#include "common/store/exemplar/exm.h"
 #include "common/store/state/eclock.h"
 #include "common/store/state/hot.h"
 #include "common/store/state/parts.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/state/wid.h"
 #include "common/store/store.h"
-#include "common/store/write/stage_fold.h"
-#include "common/store/write/stage_order.h"
-#include "common/store/write/stage_room.h"
 #include "common/sys/thread.h"
 
 #define STORE_ROW_MAX  GIB /* of s->row, */
@@ -32,11 +28,16 @@
 #define STORE_WHYS     8
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
+struct build_state;
+struct exm_gate;
 struct groups;
 struct ledger;
 struct store_gate;
 struct store_pipe;
+struct retain;
 struct rollup;
+struct shown;
+struct stage;
 struct tombs;
 #define STORE_SHUT_READ_ONLY 1u /* it takes no writes */
 #define STORE_SHUT_REOPENING 2u /* it was read-only, and says so until it is open again */
@@ -101,10 +102,8 @@ struct store {
     struct arena *arena; /* of one request or one seal */
     struct dict_scratch scratch;
     struct sum sum;
-    struct stage_fold fold;
-    struct stage_order order;
-    struct stage_room stage_room;
-    struct exm_gate exm;
+    struct stage *stage;  /* owned; stage_room.h */
+    struct exm_gate *exm; /* owned; exm_write.c */
     struct dict_cap dict_cap;
     struct buf row, text;
     VEC(uint64_t) hashes;

@@ -33,6 +33,7 @@
 #include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/write/stage_ahead.h"
+#include "common/store/write/stage_room.h"
 
 #define LABELS_MAX     1024
 #define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
@@ -395,7 +396,7 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
-    stage_order_make(&s->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes,
+    stage_order_make(&s->stage->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes,
                      dict_counts(p->dict).nodes, stage_room_max(s));
 }
 
@@ -424,10 +425,10 @@ static void encode_row(struct store *s, const struct dict *d, const uint32_t *no
                        const uint64_t *values, size_t len, struct buf *out)
 {
     const uint32_t *map = s->scratch.node_map.ptr;
-    size_t n = stage_order_gather(&s->order, nodes, values, len);
+    size_t n = stage_order_gather(&s->stage->order, nodes, values, len);
 
     if (n) {
-        encode(d, (struct vec_meta){ .writes = 1 }, s->order.ids, s->order.values, n, out);
+        encode(d, (struct vec_meta){ .writes = 1 }, s->stage->order.ids, s->stage->order.values, n, out);
         return;
     }
     sum_begin(&s->sum);
@@ -446,7 +447,7 @@ static void encode_run(struct plan *p, const struct store_vector *v, size_t n, s
         return;
     }
     sum_begin(&s->sum);
-    stage_fold(&s->fold, v, n, p->w->stacks->nodes, s->scratch.node_map.ptr, &s->sum);
+    stage_fold(&s->stage->fold, v, n, p->w->stacks->nodes, s->scratch.node_map.ptr, &s->sum);
     encode_sum(s, p->dict, n, saturated, out);
 }
 
@@ -629,8 +630,8 @@ static void plan_end(struct plan *p, const struct store_batch *b)
     struct store *s = p->s;
 
     s->batch_bytes = kv_batch_bytes(b->kb);
-    stage_fold_trim(&s->fold);
-    stage_order_end(&s->order);
+    stage_fold_trim(&s->stage->fold);
+    stage_order_end(&s->stage->order);
     stage_room_end(s);
     forget_reserved(p);
     dict_unref(p->dict);
