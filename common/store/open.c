@@ -28,6 +28,7 @@
 #include "common/store/state/reader_gate.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/store/upgrade.h"
 #include "common/store/write/stage_room.h"
 

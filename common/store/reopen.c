@@ -20,6 +20,7 @@
 #include "common/store/state/reader_gate.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 /* All but the gate, at which readers stand, and what they may read without it. Of that, figures
  * begin at 0 again; the engine time and the reason for being read-only stay until there are newer

@@ -26,6 +26,8 @@
 #include "common/store/kv/kv.h"
 #include "common/sys/clock.h"
 
+#define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
+
 struct eclock_others;
 struct store;
 struct store_view;

@@ -21,6 +21,7 @@
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/due.h"
+#include "common/store/state/store_impl.h"
 
 #define ARENA_MAX   (256 * MIB) /* one series or group and its sum fit, whatever it is */
 #define BYTES_MAX   (8 * MIB)   /* of a job of the shard */

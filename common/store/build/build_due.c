@@ -9,6 +9,7 @@
 #include "common/store/mask/purging.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/due.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
 #define WATCH_ROWS     8192 /* of a step */

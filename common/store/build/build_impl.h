@@ -8,7 +8,8 @@
 #include "common/store/build/build.h"
 #include "common/store/codec/vecsum.h"
 #include "common/store/state/ru.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 /* A count of all marks, in steps. */
 struct build_watch {

@@ -70,7 +70,7 @@ static int walk_open(struct walk *w, struct store_view *v, enum kv_cf cf, uint32
     key_member(&k, level, m, from);
     key_member(&end, level, &last, to - 1);
     key_end(&end);
-    w->it = kv_iter_new(v->s->kv, v->snap, cf, key_str(&k), key_str(&end));
+    w->it = kv_iter_new(v->kv, v->snap, cf, key_str(&k), key_str(&end));
     return settle(w, ret_found, e);
 }
 
@@ -252,7 +252,7 @@ static int read_group(struct reader *r, const struct member *m, struct err *e)
 {
     struct rollup_children c = { 0 };
     struct store_view *v = r->v;
-    int rc = rollup_children(v->s->kv, v->snap, r->n->level, m, r->n->t, r->a, &c, e);
+    int rc = rollup_children(v->kv, v->snap, r->n->level, m, r->n->t, r->a, &c, e);
 
     for (size_t i = 0; !rc && i < c.at.len; i++)
         rc = add_row(r, KV_RU, m->series, c.at.ptr[i].t, c.at.ptr[i].row, e);
@@ -271,7 +271,7 @@ static int read_functions(struct reader *r, const struct member *m, struct err *
     key_ru(&from, n->level - 1, m, n->t);
     key_ru(&to, n->level - 1, m, n->t + LEVELS[n->level].node - 1);
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_FN, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_FN, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (!key_member_read(kv_iter_key(it), &level, &row, &t))
             rc = err_set(e, ERR_CORRUPT, "key of functions has %zu bytes", kv_iter_key(it).len);
@@ -296,7 +296,7 @@ static int read_groups(struct reader *r, enum kv_cf cf, uint64_t from, bool *ret
     int rc = 0;
 
     for (m.series = from; !rc; m.series++) {
-        rc = rollup_next_group(v->s->kv, v->snap, r->n->level, &m, r->n->t, &found, e);
+        rc = rollup_next_group(v->kv, v->snap, r->n->level, &m, r->n->t, &found, e);
         if (rc || !found)
             break;
         if (full(r)) {
@@ -384,7 +384,7 @@ static int read_all(struct reader *r, const struct floors *f, struct err *e)
 static int is_purging(struct store_view *v, const struct member *m, bool *ret, struct err *e)
 {
     struct purging p = { 0 };
-    int rc = purging_load(&p, v->s->kv, v->snap, e);
+    int rc = purging_load(&p, v->kv, v->snap, e);
 
     *ret = !rc && purging_has(&p, m->tenant, m->scope);
     vec_free(&p.at);
@@ -404,12 +404,12 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
     if (rc || purging)
         return rc ? rc
                   : err_set(e, ERR_NOT_FOUND, "a delete of service %u is being purged", n->m.scope);
-    rc = dirty_get(v->s->kv, v->snap, &n->m, n->level, n->t, &mark, e);
+    rc = dirty_get(v->kv, v->snap, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND)
         return err_set(e, ERR_NOT_FOUND, "the node at slot %u of level %u is clean", n->t,
                        n->level);
     if (!rc && n->level > DIRTY_FIRST)
-        rc = dirty_load(&d, v->s->kv, v->snap, &n->m, n->t, end, e);
+        rc = dirty_load(&d, v->kv, v->snap, &n->m, n->t, end, e);
     if (!rc && n->level > DIRTY_FIRST)
         child = dirty_any(&d, n->level - 1, n->t, end);
     dirty_deinit(&d);
@@ -444,7 +444,7 @@ int build_read_node(struct store_view *v, const struct build_node *n, struct bui
     ret->last = true;
     ret->node = *n;
     ret->node.m.series = 0;
-    if (floors_load(v->s->kv, v->snap, &n->m, &f, e))
+    if (floors_load(v->kv, v->snap, &n->m, &f, e))
         return e->code;
     ret->entry = c->entry;
     ret->applied = v->hot.applied;

@@ -21,6 +21,7 @@
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
+#include "common/store/store.h"
 
 #define ROW_MAX   GIB
 #define ARENA_MAX GIB

@@ -103,7 +103,7 @@ int check_each(struct check *c, enum kv_cf cf, unsigned table, size_t key_min, c
     if (table)
         key_end(&to);
     struct kv_iter *it =
-        kv_iter_new(c->v->s->kv, c->v->snap, cf, key_str(&from), table ? key_str(&to) : STR_NULL);
+        kv_iter_new(c->v->kv, c->v->snap, cf, key_str(&from), table ? key_str(&to) : STR_NULL);
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
         rc = check_row(c, e);
@@ -126,7 +126,7 @@ int check_each(struct check *c, enum kv_cf cf, unsigned table, size_t key_min, c
 
 int check_get(struct check *c, enum kv_cf cf, struct str key, const char *what, struct err *e)
 {
-    int rc = kv_get(c->v->s->kv, c->v->snap, cf, key, &c->row, e);
+    int rc = kv_get(c->v->kv, c->v->snap, cf, key, &c->row, e);
 
     return rc == ERR_NOT_FOUND ? err_set(e, ERR_CORRUPT, "%s is missing", what) : rc;
 }
@@ -145,7 +145,7 @@ static int run(struct check *c, struct err *e)
         c->maps[i] = map_str_new();
     buf_init(&c->row, ROW_MAX);
     buf_init(&c->text, ROW_MAX);
-    int rc = purging_load(&c->purging, c->v->s->kv, c->v->snap, e);
+    int rc = purging_load(&c->purging, c->v->kv, c->v->snap, e);
     if (!rc)
         rc = check_meta(c, e);
     if (!rc)

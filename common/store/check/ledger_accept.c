@@ -20,6 +20,7 @@
 #include "common/store/ledger/adjust.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
 #define PLACES_MAX 10000
@@ -264,7 +265,7 @@ static int with_name(struct store_view *v, struct ledger_accepted *x, struct buf
 
     buf_reset(row);
     key_scope(&k, x->m.tenant, x->m.scope);
-    int rc = kv_get(v->s->kv, v->snap, KV_META, key_str(&k), row, e);
+    int rc = kv_get(v->kv, v->snap, KV_META, key_str(&k), row, e);
     if (rc == ERR_NOT_FOUND)
         return 0;
     return rc ? rc : scope_row_read(buf_str(row), &epoch, &x->service, e);
@@ -285,7 +286,7 @@ int store_ledger_accepted(struct store_view *v, struct str tenant,
     to = from;
     key_end(&to);
     buf_init(&row, MIB);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct ledger_accepted x;
         rc = ledger_accepted_read(kv_iter_key(it), kv_iter_value(it), &x, e);

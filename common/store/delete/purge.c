@@ -28,6 +28,7 @@
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ROW_MAX      (64 * MIB)
 #define BATCH_BYTES  MIB

@@ -37,6 +37,7 @@
 #include "common/store/state/commit.h"
 #include "common/store/state/fn_calc.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define CURSOR_LEN 20
 #define ROW_MAX    GIB

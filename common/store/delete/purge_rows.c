@@ -25,6 +25,7 @@
 #include "common/store/state/dirty.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 struct walk {
     struct purge_step *x;

@@ -10,6 +10,7 @@
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ROW_MAX (64 * MIB)
 

@@ -21,6 +21,7 @@
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define MINUTE_MS 60000
 #define GRACE_MS  INT64_C(3600000) /* a reader that began before a bucket fell due has ended */

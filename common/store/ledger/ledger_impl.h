@@ -15,7 +15,7 @@
 #define COMMON_STORE_LEDGER_LEDGER_IMPL_H
 
 #include "common/store/ledger/ledger.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define LEDGER_BUCKET (LEVELS[KEY_LEVELS - 1].node)
 static inline uint32_t ledger_bucket(uint32_t slot)

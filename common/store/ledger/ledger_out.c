@@ -20,6 +20,7 @@
 #include "common/store/codec/raw.h"
 #include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"
+#include "common/store/state/store_impl.h"
 
 static void put_out(struct kv_batch *b, const struct member *m, uint32_t bucket,
                     const struct ledger_out *r)

@@ -17,6 +17,7 @@
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define VERSION    1
 #define ROW_MAX    MIB
@@ -506,7 +507,7 @@ static bool any_range(const struct listing *x, const struct tomb *t)
     to = from;
     key_end(&to);
     struct kv_iter *it =
-        kv_iter_new(x->v->s->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
+        kv_iter_new(x->v->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
     kv_iter_free(it);
     return any;
@@ -562,7 +563,7 @@ int store_deletes(struct store_view *v, struct str tenant, struct arena *a, stru
     struct listing x = { v, tenant, a, ret };
 
     *ret = (struct tomb_list){ 0 };
-    int rc = each_row(v->s->kv, v->snap, list_one, &x, e);
+    int rc = each_row(v->kv, v->snap, list_one, &x, e);
     if (rc)
         tomb_list_deinit(ret);
     else if (ret->at.len)

@@ -22,8 +22,8 @@
 #include "common/store/query/cover.h"
 #include "common/store/query/rollup_read.h"
 #include "common/store/query/targets.h"
-#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ARENA_MAX    (256 * MIB)
 #define SAMPLE_NODES 8 /* of a run */
@@ -244,7 +244,7 @@ static int count_raw(struct estimate *x, uint32_t raw_low, struct err *e)
 static int make_cover(struct estimate *x, struct err *e)
 {
     struct member part = { x->part.scan.tenant, x->part.scan.scope, x->part.scan.ptype, 0 };
-    struct kv *kv = x->v->s->kv;
+    struct kv *kv = x->v->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
     struct cover_in in = { .from = x->from,
@@ -274,7 +274,7 @@ static int add_size(struct estimate *x, enum kv_cf cf, struct key *prefix, uint6
 
     key_end(&to);
     struct kv_range range = { key_str(prefix), key_str(&to) };
-    int rc = kv_sizes(x->v->s->kv, cf, &range, 1, &bytes, e);
+    int rc = kv_sizes(x->v->kv, cf, &range, 1, &bytes, e);
     *sum = u64_add_sat(*sum, bytes);
     return rc;
 }

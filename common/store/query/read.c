@@ -19,12 +19,13 @@
 #include "common/base/size.h"
 #include "common/store/catalog/postings.h"
 #include "common/store/codec/vec.h"
+#include "common/store/dict/dict_cache.h"
 #include "common/store/query/cover.h"
 #include "common/store/query/rollup_read.h"
 #include "common/store/query/targets.h"
 #include "common/store/state/presence.h"
-#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 #define ARENA_MAX (256 * MIB)
@@ -68,7 +69,7 @@ static int find_acc(struct merge *m, uint32_t epoch, bool fresh, struct acc **re
             return 0;
         }
     }
-    int rc = dict_cache_read(m->v->s->dicts, fresh ? NULL : m->v->snap, id, &a.d, &a.n, e);
+    int rc = dict_cache_read(m->v->dicts, fresh ? NULL : m->v->snap, id, &a.d, &a.n, e);
     if (rc)
         return rc;
     a.values = xcalloc(a.n.nodes, sizeof(*a.values));
@@ -116,7 +117,7 @@ static int grow_acc(struct merge *m, struct acc *a, struct err *e)
     struct dict_id id = { m->scan.tenant, m->scan.scope, a->epoch };
     uint32_t had = a->n.nodes;
     struct dict *d;
-    int rc = dict_cache_read(m->v->s->dicts, NULL, id, &d, &a->n, e);
+    int rc = dict_cache_read(m->v->dicts, NULL, id, &d, &a->n, e);
 
     if (rc)
         return rc;
@@ -349,7 +350,7 @@ static struct member part_of(const struct merge *m)
 static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e)
 {
     struct member part = part_of(m);
-    struct kv *kv = m->v->s->kv;
+    struct kv *kv = m->v->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
     struct cover_in in = {
@@ -430,7 +431,7 @@ static int widen(struct merge *m, uint32_t *from, uint32_t *to, struct err *e)
     struct floors floors;
     struct cover_in in = { .from = m->from, .to = m->to, .floors = &floors };
     uint32_t real_from, real_to;
-    int rc = floors_load_read(m->v->s->kv, m->v->snap, &part, &floors, e);
+    int rc = floors_load_read(m->v->kv, m->v->snap, &part, &floors, e);
 
     if (rc)
         return rc;

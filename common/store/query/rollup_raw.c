@@ -16,6 +16,7 @@
 #include "common/store/query/rollup_read.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 struct rollup_raw {
     const struct rollup_read *r;
@@ -56,7 +57,7 @@ static int load(struct rollup_raw *x, struct err *e)
     key_group_of(&to, r->tenant, r->scope, UINT64_MAX);
     key_end(&to);
     struct kv_iter *it =
-        kv_iter_new(r->v->s->kv, r->v->snap, KV_META, key_str(&from), key_str(&to));
+        kv_iter_new(r->v->kv, r->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = add_series(x, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
@@ -141,7 +142,7 @@ static int scan_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct e
     key_raw(&k, &at, from, zero);
     key_raw_scope(&end, raw_bucket(to - 1), r->tenant, r->scope);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_RAW, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_RAW, key_str(&k), key_str(&end));
     int rc = scan(x, it, from, to, e);
     kv_iter_free(it);
     return rc;

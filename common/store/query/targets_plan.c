@@ -22,8 +22,8 @@
 #include "common/store/catalog/derived.h"
 #include "common/store/catalog/group.h"
 #include "common/store/query/targets.h"
-#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 struct plan {
     struct targets *t;
@@ -318,7 +318,7 @@ int targets_plan(struct targets *t, struct store_view *v, const struct store_que
 {
     struct plan p = { .t = t,
                       .q = q,
-                      .kv = v->s->kv,
+                      .kv = v->kv,
                       .snap = v->snap,
                       .from = slot_of_ms(start_ms),
                       .to = slot_of_ms(end_ms - 1) + 1 };

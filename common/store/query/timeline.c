@@ -22,8 +22,8 @@
 #include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
 #include "common/store/state/presence.h"
-#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 #define POINTS_MAX  (1u << 20)
@@ -324,7 +324,7 @@ static int read_sealed(struct timeline *x, struct err *e)
 {
     const struct tl_part *p = &x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &p->m, p->from, p->to, e);
+    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &p->m, p->from, p->to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, p, &pieces, e);

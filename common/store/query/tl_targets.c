@@ -5,8 +5,8 @@
  */
 #include "common/store/query/tl_targets.h"
 
-#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define SPREAD_STEP_MS 60000 /* from here on points come from levels that do not know slots */
 #define LEAD_SLOTS     (SPREAD_SLOTS_MAX - 1)
@@ -25,7 +25,7 @@ static int load_floors(struct tl_targets *x, struct store_view *v, const struct 
     for (size_t i = 0; targets_part(&x->t, q, i, &p); i++) {
         struct member m = member_of(&p);
         struct floors f;
-        int rc = floors_load_read(v->s->kv, v->snap, &m, &f, e);
+        int rc = floors_load_read(v->kv, v->snap, &m, &f, e);
         if (rc)
             return rc;
         vec_push(&x->floors, f);
@@ -33,7 +33,7 @@ static int load_floors(struct tl_targets *x, struct store_view *v, const struct 
         if (!x->grid.lead)
             continue;
         struct spread s;
-        if (spread_load(v->s->kv, v->snap, &m, &s, e))
+        if (spread_load(v->kv, v->snap, &m, &s, e))
             return e->code;
         vec_push(&x->spread, s);
     }

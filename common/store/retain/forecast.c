@@ -21,6 +21,7 @@
 #include "common/model/slot.h"
 #include "common/store/retain/retain_impl.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
 #define VERSION 1

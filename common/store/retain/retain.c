@@ -30,6 +30,7 @@
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain_impl.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
 #define HELD_WAIT_MS  1000

@@ -7,7 +7,8 @@
 
 #include "common/store/retain/forecast.h"
 #include "common/store/retain/retain.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
+#include "common/sys/thread.h"
 
 /* Keys with the same first byte: rows of one kind and level, by bucket, service, type, series. */
 struct retain_run {

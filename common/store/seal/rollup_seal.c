@@ -32,6 +32,7 @@
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
+#include "common/store/store.h"
 
 #define DELTAS_MAX  8
 #define DELTA_BYTES (16 * KIB) /* rows below this are written again */

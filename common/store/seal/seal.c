@@ -34,6 +34,7 @@
 #include "common/store/seal/seal_impl.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
+#include "common/store/state/store_impl.h"
 
 #define VERSION      1
 #define VERSION_TOMB 2

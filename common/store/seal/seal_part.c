@@ -20,6 +20,7 @@
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/seal/rollup_seal.h"
 #include "common/store/seal/seal_impl.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 
 /* What stands under k, into a->old; *ret_found says whether. `t` is the first slot of its time:

@@ -17,6 +17,7 @@
 #include "common/store/state/pipe.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
+#include "common/store/store.h"
 
 int64_t store_now(struct store *s)
 {

@@ -19,6 +19,7 @@
 #include "common/store/state/due.h"
 #include "common/store/state/parts.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define VERSION    1
 #define ENTRY_BITS 48

@@ -9,6 +9,7 @@
 
 #include "common/model/slot.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 /* How long late data gather, in units of build_pace_ms: what costs more waits longer. */
 static const uint32_t PACE[KEY_LEVELS] = { 0, 0, 1, 2, 6, 12, 12, 12 };

@@ -23,6 +23,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
 #define GROUPS_MAX 8 /* uncommitted groups whose lowest minute is known */

@@ -25,8 +25,7 @@
 #define STORE_ROW_MAX  GIB /* of s->row, */
 #define STORE_TEXT_MAX MIB /* and s->text */
 
-#define STORE_WHYS     8
-#define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
+#define STORE_WHYS 8
 
 struct build_state;
 struct exm_gate;

@@ -11,6 +11,7 @@
 #include "common/base/size.h"
 #include "common/store/state/pipe.h"
 #include "common/store/state/reader_gate.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
@@ -108,6 +109,8 @@ struct store_view *store_view_get(struct store *s)
     v->shown = s->shown;
     atomic_fetch_add(&v->shown->refs, 1);
     mutex_unlock(&s->show);
+    v->kv = s->kv;
+    v->dicts = s->dicts;
     v->snap = v->shown->snap;
     v->hot = (struct hot_state){ .seq = v->shown->seq, .applied = v->shown->applied };
     return v;
@@ -123,7 +126,7 @@ struct store_view *store_view_get_live(struct store *s)
 
 struct kv *store_view_kv(const struct store_view *v)
 {
-    return v->s->kv;
+    return v->kv;
 }
 
 void store_view_put(struct store_view *v)

@@ -8,11 +8,14 @@
 #include "common/store/state/hot.h"
 #include "common/store/store.h"
 
+struct dict_cache;
 struct shown;
 struct store_view {
     struct store *s;
     struct shown *shown;  /* referenced */
-    struct kv_snap *snap; /* its */
+    struct kv *kv;        /* this and dicts are the store's, and stay while there are views */
+    struct dict_cache *dicts;
+    struct kv_snap *snap; /* of shown */
     struct hot_state hot;
     int64_t engine_ms; /* no later than what it shows */
 };

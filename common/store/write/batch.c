@@ -14,6 +14,7 @@
 #include "common/store/state/commit.h"
 #include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define BATCH_RESERVED MIB /* of a new batch, at most */
 

@@ -32,6 +32,7 @@
 #include "common/store/state/spread.h"
 #include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 #include "common/store/write/stage_ahead.h"
 #include "common/store/write/stage_room.h"
 

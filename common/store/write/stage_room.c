@@ -3,6 +3,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define WANTED_FALLS 8 /* by this part of it in a turn without requests as large */
 
