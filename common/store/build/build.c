@@ -189,7 +189,8 @@ static int look(struct store *s, int64_t engine_ms, struct err *e)
     int64_t next;
 
     b->due.at.len = b->at = 0;
-    int rc = build_find(s, NULL, engine_ms, DIRTY_FIRST, build_level_high(s), DUE_MAX, &b->due, &next, e);
+    int rc = build_find(s, NULL, engine_ms, DIRTY_FIRST, build_level_high(s), DUE_MAX, &b->due,
+                        &next, e);
     if (!rc)
         s->build_look_ms = b->due.at.len == DUE_MAX ? 0 : next;
     return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build_impl.h: what the files of the build share. Nobody else includes it but store.c.
+ * build_impl.h: what the files of the build share. Nobody else includes it but open.c.
  */
 #ifndef COMMON_STORE_BUILD_BUILD_IMPL_H
 #define COMMON_STORE_BUILD_BUILD_IMPL_H
@@ -22,7 +22,7 @@ struct build_state {
     struct build_nodes due; /* of the last look */
     size_t at;              /* the one being built */
     struct build_cursor cursor;
-    bool busy;       /* due.at[at] is begun */
+    bool busy; /* due.at[at] is begun */
     struct arena *arena;
     struct build_watch watch;
 };

@@ -100,8 +100,7 @@ static int read_table(struct ledger_audit *a, enum key_table table, struct err *
     from.len += 4;
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(a->v->kv, a->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(a->v->kv, a->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = read_row(a, table, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)

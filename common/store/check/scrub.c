@@ -116,8 +116,7 @@ static int damaged(struct step *x, enum kv_cf cf, struct str key, struct err *e)
 static int walk_rows(struct step *x, enum kv_cf cf, struct err *e)
 {
     struct scrub *s = x->s;
-    struct kv_iter *it =
-        kv_iter_new(x->v->kv, x->v->snap, cf, str_n(s->key, s->key_len), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, cf, str_n(s->key, s->key_len), STR_NULL);
     int rc = 0;
 
     for (; !rc && x->rows < x->rows_max && kv_iter_valid(it); kv_iter_next(it)) {

@@ -40,10 +40,14 @@ struct phase {
     const char *name;
 };
 static const struct phase phases[] = {
-    [TOMB_RANGES] = { purge_ranges, "ranges" }, [TOMB_LABELS] = { purge_labels, "labels" },
-    [TOMB_POSTINGS] = { purge_postings, "postings" }, [TOMB_PAIRS] = { purge_pairs, "pairs" },
-    [TOMB_TABLES] = { purge_tables, "tables" }, [TOMB_MARKS] = { purge_marks, "marks" },
-    [TOMB_GROUPS] = { purge_groups, "groups" }, [TOMB_ROWS] = { purge_rows, "rows" },
+    [TOMB_RANGES] = { purge_ranges, "ranges" },
+    [TOMB_LABELS] = { purge_labels, "labels" },
+    [TOMB_POSTINGS] = { purge_postings, "postings" },
+    [TOMB_PAIRS] = { purge_pairs, "pairs" },
+    [TOMB_TABLES] = { purge_tables, "tables" },
+    [TOMB_MARKS] = { purge_marks, "marks" },
+    [TOMB_GROUPS] = { purge_groups, "groups" },
+    [TOMB_ROWS] = { purge_rows, "rows" },
     [TOMB_DAYS] = { purge_days, "days" },
 };
 

@@ -14,7 +14,8 @@ static bool read_text(struct rd *r, struct str *ret)
     return rd_u16be(r, &len) && rd_bytes(r, len, ret);
 }
 
-int ledger_accepted_read(struct str key, struct str value, struct ledger_accepted *ret, struct err *e)
+int ledger_accepted_read(struct str key, struct str value, struct ledger_accepted *ret,
+                         struct err *e)
 {
     struct rd r = rd_of(value);
     struct str sums;

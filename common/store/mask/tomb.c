@@ -244,12 +244,10 @@ static const struct {
     uint8_t at[PHASES_MAX];
 } phases[] = {
     [TOMB_TENANT] = { 2, { TOMB_RANGES, TOMB_TABLES } },
-    [TOMB_SERVICES] = { 5,
-                        { TOMB_RANGES, TOMB_LABELS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_TABLES } },
+    [TOMB_SERVICES] = { 5, { TOMB_RANGES, TOMB_LABELS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_TABLES } },
     [TOMB_SERIES] = { 5, { TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_DAYS } },
     [TOMB_RANGE] = { 6,
-                     { TOMB_MARKS, TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS,
-                       TOMB_DAYS } },
+                     { TOMB_MARKS, TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_DAYS } },
 };
 /* For the list of deletes. */
 static const char *const phase_words[] = {
@@ -506,8 +504,7 @@ static bool any_range(const struct listing *x, const struct tomb *t)
     key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(x->v->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
     kv_iter_free(it);
     return any;

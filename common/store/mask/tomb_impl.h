@@ -57,7 +57,7 @@ struct tombs {
 
 struct tombs *tombs_new(void);
 NODISCARD int tombs_open(struct store *s, struct err *e); /* reads all */
-void tombs_close(struct tombs *t); /* after purge_close; NULL is fine */
+void tombs_close(struct tombs *t);                        /* after purge_close; NULL is fine */
 struct tomb *tomb_new(void);
 void tomb_free(struct tomb *t);
 NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);
@@ -74,8 +74,8 @@ enum tomb_phase {
     TOMB_ROWS,
     TOMB_DAYS,
 };
-uint32_t tomb_phase_count(const struct tomb *t);        /* of its kind */
-enum tomb_phase tomb_phase_at(const struct tomb *t);    /* its phase is below the count */
+uint32_t tomb_phase_count(const struct tomb *t);     /* of its kind */
+enum tomb_phase tomb_phase_at(const struct tomb *t); /* its phase is below the count */
 /* What is being done for it, in words; "": nothing any more. */
 const char *tomb_phase(const struct tomb *t);
 

@@ -111,8 +111,7 @@ static int find_types(struct match *m, const struct selector *s, struct err *e)
     key_table(&from, KEY_PTYPE, m->tenant);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = add_type(m, s, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
@@ -341,8 +340,7 @@ static int all_services(struct match *m, match_service_fn fn, void *cookie, stru
     key_table(&from, KEY_SCOPE, m->tenant);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
         rc = scope_row_read(kv_iter_value(it), &epoch, &name, e);

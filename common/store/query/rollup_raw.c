@@ -56,8 +56,7 @@ static int load(struct rollup_raw *x, struct err *e)
     key_group_of(&from, r->tenant, r->scope, 0);
     key_group_of(&to, r->tenant, r->scope, UINT64_MAX);
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(r->v->kv, r->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = add_series(x, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)

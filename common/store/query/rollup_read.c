@@ -9,10 +9,10 @@
  * One iterator per level goes forward over all groups. What lists lead to is read behind it, row by
  * row: a list has few members.
  */
+#include "common/store/query/rollup_read.h"
 #include "common/store/catalog/group.h"
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
-#include "common/store/query/rollup_read.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"

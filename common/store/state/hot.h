@@ -9,7 +9,7 @@
  * are scanned, the answer is the same.
  *
  * When may a reader use a sum? He has a snapshot and knows the state it shows: `applied` (seal
- * entries) and `seq` (batches), see store.c. The sum moves on meanwhile:
+ * entries) and `seq` (batches), see view.c. The sum moves on meanwhile:
  *   - a fold since his snapshot would take rows away that his snapshot shows unsealed: then
  *     he must scan (group.folded > applied)
  *   - rows added since then are newer than his snapshot. They are unsealed in any case, so they are

@@ -7,12 +7,12 @@
  * which the hot sums (hot.h) held exactly its unsealed rows, and getting one waits for no fsync. A
  * snapshot of the kv costs about a microsecond, and lives as long as somebody reads.
  */
+#include "common/store/state/view.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/state/pipe.h"
 #include "common/store/state/reader_gate.h"
 #include "common/store/state/store_impl.h"
-#include "common/store/state/view.h"
 #include "common/sys/pool.h"
 
 #define HOT_MEMBERS_MIN 16

@@ -12,8 +12,8 @@ struct dict_cache;
 struct shown;
 struct store_view {
     struct store *s;
-    struct shown *shown;  /* referenced */
-    struct kv *kv;        /* this and dicts are the store's, and stay while there are views */
+    struct shown *shown; /* referenced */
+    struct kv *kv;       /* this and dicts are the store's, and stay while there are views */
     struct dict_cache *dicts;
     struct kv_snap *snap; /* of shown */
     struct hot_state hot;

@@ -397,8 +397,8 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
-    stage_order_make(&s->stage->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes,
-                     dict_counts(p->dict).nodes, stage_room_max(s));
+    stage_order_make(&s->stage->order, s->scratch.node_map.ptr, s->scratch.used.ptr,
+                     p->w->stacks->nodes, dict_counts(p->dict).nodes, stage_room_max(s));
 }
 
 static void encode(const struct dict *d, struct vec_meta meta, const uint32_t *ids,
@@ -429,7 +429,8 @@ static void encode_row(struct store *s, const struct dict *d, const uint32_t *no
     size_t n = stage_order_gather(&s->stage->order, nodes, values, len);
 
     if (n) {
-        encode(d, (struct vec_meta){ .writes = 1 }, s->stage->order.ids, s->stage->order.values, n, out);
+        encode(d, (struct vec_meta){ .writes = 1 }, s->stage->order.ids, s->stage->order.values, n,
+               out);
         return;
     }
     sum_begin(&s->sum);
