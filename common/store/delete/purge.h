@@ -4,9 +4,11 @@
  * tomb*.c.
  *
  *   purge.c          phases, steps, progress, the end of a tomb
+ *   purge_step.c     the batch of a step, and its budget
  *   purge_span.c     whole ranges: (column family, level, bucket) with rows of a tenant or service
  *   purge_rows.c     row by row: some series, a range of time; marks on parents over an edge
  *   purge_groups.c   roll-ups of services that lost some series: stages; the way out
+ *   purge_of.c       groups of a deleted series
  *   purge_floor.c    minutes of groups that no row of a member tells apart any more
  *   purge_fix.c      units of time in which deleted series have rows
  *   purge_ru.c       what leaves the rows of groups in one
@@ -171,6 +173,7 @@ struct fix {
     struct tl_rows *tl_rows;    /* the store's, for these */
 };
 void fix_free(struct fix *f); /* NULL is fine */
+
 /* Groups of series `index` of the mask by rules that hold in [from, to), base ones only. */
 NODISCARD int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
                          uint64_t ret[GROUP_RULES_MAX], size_t *ret_n, struct err *e);
@@ -192,7 +195,7 @@ NODISCARD int fix_survivors(struct fix *f, bool *ret_cut, struct err *e);
 NODISCARD int fix_presence(struct fix *f, struct err *e);
 void fix_left_drop(struct fix *f);
 
-/* ---- batches ---- */
+/* ---- batches: purge_step.c ---- */
 
 void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes);
 /* ERR_LIMIT: the batch is too large to be written. */
