@@ -7,8 +7,8 @@
  * a compactor that is wrong, late or twice changes nothing.
  *
  * The shard's steps: a look for due nodes, then job after job of the first one. A look goes over
- * all marks of level 2, so it is made only when one can be due (build_look_ms: kept by dirty_mark, too).
- * Which node comes when has no influence on any byte that is written.
+ * all marks of level 2, so it is made only when one can be due (build_look_ms: kept by dirty_mark,
+ * too). Which node comes when has no influence on any byte that is written.
  *
  * Thread: the shard's.
  */

@@ -435,7 +435,13 @@ int store_scrub_mark(struct store *s, const struct build_node *n, struct err *e)
     int rc = store_refuse(s, e);
 
     if (!rc)
-        rc = dirty_mark(s, b, &n->m, n->t, n->level - 1, engine_ms, dirty_entry(s), e);
+        rc = dirty_mark(s, b,
+                        &(struct dirty_change){ .m = n->m,
+                                                .t = n->t,
+                                                .base = n->level - 1,
+                                                .engine_ms = engine_ms,
+                                                .entry = dirty_entry(s) },
+                        e);
     if (!rc)
         rc = store_write_batch(s, b, true, e);
     else

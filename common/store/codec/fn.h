@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fn.h: rows with values of functions: for each group and node of level 2 and up, what every function cost
- * itself and with everything it called. Beside the vector of the node in CF fn (key as ru).
+ * fn.h: rows with values of functions: for each group and node of level 2 and up, what every
+ * function cost itself and with everything it called. Beside the vector of the node in CF fn (key
+ * as ru).
  *
  *   row   version u8 = 1 | n varint, bytes of self | self | total | crc32c u32le of all before
  *

@@ -448,20 +448,19 @@ static bool tomb_took(const struct tomb *t)
 }
 
 /* Is all of the push, known by this row, deleted by t? */
-static int forgot(struct tomb *t, const struct labels *l, struct str profile_type, uint32_t first,
-                  uint32_t last, const struct wid_row *row, struct err *e)
+static int forgot(struct tomb *t, const struct labels *l, const struct tomb_push *push,
+                  const struct wid_row *row, struct err *e)
 {
-    if (row->entry >= t->entry || first < t->from || last >= t->to || !tomb_took(t))
+    if (row->entry >= t->entry || push->first < t->from || push->last >= t->to || !tomb_took(t))
         return 0;
     if (!t->compiled && selector_compile(&t->selector, e))
         return -1;
     t->compiled = true;
-    return tomb_selects(&t->selector, l, profile_type, e);
+    return tomb_selects(&t->selector, l, push->profile_type, e);
 }
 
-int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str profile_type,
-                 uint32_t first, uint32_t last, const struct wid_row *row, const struct tomb **ret,
-                 struct err *e)
+int tombs_forgot(struct store *s, const struct tomb_push *push, const struct wid_row *row,
+                 const struct tomb **ret, struct err *e)
 {
     const struct tombs *all = s->tombs;
     struct labels l;
@@ -471,11 +470,11 @@ int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str
     if (row->entry >= all->last)
         return 0;
     struct arena *a = arena_new(4 * MIB);
-    int rc = labels_decode(labels, a, &l, e);
+    int rc = labels_decode(push->labels, a, &l, e);
     for (size_t i = all->at.len; !rc && yes == 0 && i > 0; i--) {
         *ret = all->at.ptr[i - 1];
-        if ((*ret)->tenant == tenant)
-            yes = forgot(all->at.ptr[i - 1], &l, profile_type, first, last, row, e);
+        if ((*ret)->tenant == push->tenant)
+            yes = forgot(all->at.ptr[i - 1], &l, push, row, e);
     }
     arena_free(a);
     *ret = yes > 0 ? *ret : NULL;

@@ -89,9 +89,13 @@ bool tombs_hold(const struct store *s, const struct member *m, uint32_t t);
 bool tombs_newer_than(const struct store *s, uint64_t applied);
 /* A write id of this row is known; `labels` canonical bytes of the series, slots of its push. The
  * newest delete that took all of it; NULL: none did, it is a duplicate. */
-NODISCARD int tombs_forgot(struct store *s, uint32_t tenant, struct str labels,
-                           struct str profile_type, uint32_t first, uint32_t last,
-                           const struct wid_row *row, const struct tomb **ret, struct err *e);
+struct tomb_push {
+    uint32_t tenant;
+    struct str labels, profile_type;
+    uint32_t first, last;
+};
+NODISCARD int tombs_forgot(struct store *s, const struct tomb_push *push, const struct wid_row *row,
+                           const struct tomb **ret, struct err *e);
 
 /* ---- copies that were under way: tomb_late.c ---- */
 

@@ -315,24 +315,29 @@ static int estimate_part(struct estimate *x, uint32_t raw_low, uint32_t *last, s
 static int count_series(struct estimate *x, const struct store_query *q, struct arena *a,
                         struct err *e)
 {
-    struct store_query members = *q;
+    struct store_timeline_query members = { .q = *q };
     struct targets t;
     struct store_timeline tl = { 0 };
-    int rc = targets_open(&t, x->v, q, slot_to_ms(x->from), slot_to_ms(x->to), NULL, 0, a, e);
+    struct targets_query tq = {
+        .q = q, .start_ms = slot_to_ms(x->from), .end_ms = slot_to_ms(x->to), .arena = a
+    };
+    int rc = targets_open(&t, x->v, &tq, e);
 
     size_t most = rc ? 0 : t.at.len;
     targets_close(&t);
     arena_reset(a);
     /* A timeline of one point: its writes are exact, and it touches no stack. Of members it also
      * says which have data. */
-    members.members = most <= SERIES_MAX;
-    int64_t start = slot_to_ms(x->from), end = slot_to_ms(x->to);
-    if (!rc && end > start)
-        rc = store_timeline(x->v, &members, end - 1, end - start, 1, NULL, 0, a, &tl, e);
+    members.q.members = most <= SERIES_MAX;
+    members.step_ms = slot_to_ms(x->to) - slot_to_ms(x->from);
+    members.origin_ms = slot_to_ms(x->to) - 1;
+    members.points = 1;
+    if (!rc && members.step_ms > 0)
+        rc = store_timeline(x->v, &members, a, &tl, e);
     vec_for (i, &tl.series)
         vec_for (k, &tl.series.ptr[i].writes)
             x->ret->writes = u64_add_sat(x->ret->writes, tl.series.ptr[i].writes.ptr[k]);
-    x->ret->series += members.members ? tl.targets : most;
+    x->ret->series += members.q.members ? tl.targets : most;
     store_timeline_deinit(&tl);
     arena_reset(a);
     return rc;
@@ -349,7 +354,10 @@ static int estimate_type(struct estimate *x, const struct store_query *q, struct
         rc = count_series(x, q, a, e);
     if (rc)
         return rc;
-    rc = targets_plan(&t, x->v, q, slot_to_ms(x->from), slot_to_ms(x->to), NULL, 0, a, e);
+    struct targets_query tq = {
+        .q = q, .start_ms = slot_to_ms(x->from), .end_ms = slot_to_ms(x->to), .arena = a
+    };
+    rc = targets_plan(&t, x->v, &tq, e);
     x->per_run = LOOKUPS_MAX / RUNS_TYPICAL / MAX(t.spans.len, 1);
     x->per_run = MIN(MAX(x->per_run, 1), SAMPLE_NODES * SAMPLE_UNITS);
     for (size_t i = 0; !rc && targets_part(&t, q, i, &x->part); i++) {

@@ -377,6 +377,9 @@ static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e
 static int read_parts(struct merge *m, struct err *e)
 {
     struct scan whole = m->scan;
+    struct mask_part all = {
+        .from = m->from, .to = m->to, .series = whole.series, .len = whole.len
+    };
     mask_parts parts = { 0 };
     int rc;
 
@@ -384,8 +387,7 @@ static int read_parts(struct merge *m, struct err *e)
         rc = read_sealed(m, e);
         return rc ? rc : read_leaves(m, e);
     }
-    rc = masks_split(m->masks, whole.scope, whole.ptype, whole.series, whole.len, m->from, m->to,
-                     &parts, e);
+    rc = masks_split(m->masks, whole.scope, whole.ptype, &all, &parts, e);
 
     for (size_t i = 0; !rc && i < parts.len; i++) {
         const struct mask_part *p = &parts.ptr[i];
@@ -468,8 +470,13 @@ static int open_targets(struct merge *m, struct targets *t, struct arena *arena,
 {
     for (;;) {
         uint32_t from = m->from, to = m->to;
-        int rc =
-            targets_plan(t, m->v, m->q, slot_to_ms(m->from), slot_to_ms(m->to), NULL, 0, arena, e);
+        struct targets_query tq = {
+            .q = m->q,
+            .start_ms = slot_to_ms(from),
+            .end_ms = slot_to_ms(to),
+            .arena = arena,
+        };
+        int rc = targets_plan(t, m->v, &tq, e);
         if (!rc && m->from < m->to)
             rc = find_bounds(m, t, e);
         if (rc || (m->from >= from && m->to <= to))

@@ -151,10 +151,17 @@ static int scan_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct e
 static int read_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct err *e)
 {
     const struct rollup_read *r = x->r;
-    struct member m = { r->tenant, r->scope, r->ptype, 0 };
+    struct hot_query q = {
+        .m = { r->tenant, r->scope, r->ptype, 0 },
+        .gids = r->gids,
+        .len = r->len,
+        .from = from,
+        .to = to,
+        .fn = r->hot,
+        .cookie = r->cookie,
+    };
     hot_ranges rest = { 0 };
-    int rc = hot_read(r->v->s->hot, &r->v->hot, &m, r->gids, r->len, from, to, r->hot, r->cookie,
-                      &rest, e);
+    int rc = hot_read(r->v->s->hot, &r->v->hot, &q, &rest, e);
 
     for (size_t i = 0; !rc && i < rest.len; i++)
         rc = scan_range(x, rest.ptr[i].from, rest.ptr[i].to, e);

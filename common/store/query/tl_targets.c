@@ -54,8 +54,15 @@ int tl_targets_open(struct tl_targets *x, struct store_view *v, const struct sto
     tl_grid_asked(g, &g->from, &g->to);
     for (struct arena_mark mark = arena_mark(a);; arena_rewind(a, mark)) {
         uint32_t from = g->from, to = g->to, lead = spread ? MIN(LEAD_SLOTS, from) : 0;
-        int rc = targets_plan(&x->t, v, q, slot_to_ms(from - lead), slot_to_ms(to), group_by,
-                              group_by_len, a, e);
+        struct targets_query tq = {
+            .q = q,
+            .start_ms = slot_to_ms(from - lead),
+            .end_ms = slot_to_ms(to),
+            .group_by = group_by,
+            .group_by_len = group_by_len,
+            .arena = a,
+        };
+        int rc = targets_plan(&x->t, v, &tq, e);
         g->lead = x->t.type.gauge ? 0 : lead;
         if (!rc && from < to)
             rc = load_floors(x, v, q, e);
@@ -100,11 +107,11 @@ bool tl_targets_part(struct tl_targets *x, const struct store_query *q, size_t i
 int tl_targets_pieces(struct tl_targets *x, const struct tl_part *p, mask_parts *ret, struct err *e)
 {
     const struct scan *c = &p->p.scan;
+    struct mask_part whole = { p->from, p->to, c->series, c->len, NULL };
 
     if (!p->p.group)
-        return masks_split(&x->t.match.masks, c->scope, c->ptype, c->series, c->len, p->from, p->to,
-                           ret, e);
+        return masks_split(&x->t.match.masks, c->scope, c->ptype, &whole, ret, e);
     ret->len = 0; /* nothing of groups is masked: targets_plan.c */
-    vec_push(ret, ((struct mask_part){ p->from, p->to, c->series, c->len, NULL }));
+    vec_push(ret, whole);
     return 0;
 }

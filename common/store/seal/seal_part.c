@@ -184,8 +184,12 @@ static int mark(struct apply *a, const struct floors *f, const struct seal_row *
         uint32_t t = a->windows.ptr[i];
         if (i && t == a->windows.ptr[i - 1])
             continue;
-        int rc =
-            dirty_mark(a->s, a->b, &r->m, t, floors_base(f, true, t), a->n->engine_ms, a->n->n, e);
+        struct dirty_change c = { .m = r->m,
+                                  .t = t,
+                                  .base = floors_base(f, true, t),
+                                  .engine_ms = a->n->engine_ms,
+                                  .entry = a->n->n };
+        int rc = dirty_mark(a->s, a->b, &c, e);
         if (rc)
             return rc;
     }

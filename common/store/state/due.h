@@ -7,7 +7,7 @@
 
 #include "common/store/state/dirty.h"
 
-/* Engine time from which a node can be built, if no child is dirty: without a mark, with this one. */
+/* Engine time from which a node can be built, if no child is dirty: without a mark, with this. */
 int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t);
 int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m);
 int64_t build_pace_ms(const struct store *s, uint32_t level); /* late data gather so long */

@@ -69,14 +69,20 @@ struct hot_state { /* of a view */
 struct hot_range {
     uint32_t from, to;
 };
-/* Gives the leaves of some groups of m's service and type in [from, to) whose sums may be used, and
- * fills *scan with the ranges the caller must scan instead, ascending: together they hold every
- * unsealed row of those groups once. A leaf that must be scanned for one of them is for all. `fn`
- * is called under the lock. */
 typedef VEC(struct hot_range) hot_ranges;
-NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct member *m,
-                       const uint64_t *gids, size_t len, uint32_t from, uint32_t to, hot_fn fn,
-                       void *cookie, hot_ranges *scan, struct err *e);
+struct hot_query {
+    struct member m; /* service and type; series unused */
+    const uint64_t *gids;
+    size_t len;
+    uint32_t from, to; /* slots, whole leaves */
+    hot_fn fn;         /* called under the lock */
+    void *cookie;
+};
+/* Gives the leaves of these groups whose sums may be used, and fills *scan with the ranges the
+ * caller must scan instead, ascending: together they hold every unsealed row of those groups once.
+ * A leaf that must be scanned for one of them is for all. */
+NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct hot_query *q,
+                       hot_ranges *scan, struct err *e);
 
 size_t hot_bytes(struct hot *h);
 /* Another limit; what is over goes. */

@@ -7,7 +7,6 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
-#include "common/model/slot.h"
 #include "common/store/check/check.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/mask/tomb.h"
