@@ -186,11 +186,13 @@ int store_build_apply(struct store *s, const struct build_job *expect, const str
 static int look(struct store *s, int64_t engine_ms, struct err *e)
 {
     struct build_state *b = s->build;
+    struct build_search f = {
+        .engine_ms = engine_ms, .low = DIRTY_FIRST, .high = build_level_high(s), .max = DUE_MAX
+    };
     int64_t next;
 
     b->due.at.len = b->at = 0;
-    int rc = build_find(s, NULL, engine_ms, DIRTY_FIRST, build_level_high(s), DUE_MAX, &b->due,
-                        &next, e);
+    int rc = build_find(s, &f, &b->due, &next, e);
     if (!rc)
         s->build_look_ms = b->due.at.len == DUE_MAX ? 0 : next;
     return rc;
@@ -202,6 +204,7 @@ static int step(struct store *s, size_t rows_max, bool *ret_last, struct err *e)
     struct build_state *b = s->build;
     const struct build_node *n = &b->due.at.ptr[b->at];
     struct store_view *v = store_view_get(s);
+    struct build_room room = { .bytes_max = BYTES_MAX, .rows_max = rows_max, .arena = b->arena };
     struct build_result result = { 0 };
     struct build_job job = { 0 };
 
@@ -209,7 +212,7 @@ static int step(struct store *s, size_t rows_max, bool *ret_last, struct err *e)
         b->cursor = (struct build_cursor){ 0 };
     b->busy = true;
     arena_reset(b->arena);
-    int rc = build_read(v, n, &b->cursor, BYTES_MAX, rows_max, b->arena, &job, e);
+    int rc = build_read(v, n, &b->cursor, &room, &job, e);
     if (!rc)
         rc = build_merge(&job, b->arena, &result, e);
     if (!rc)

@@ -109,23 +109,23 @@ static int walk(struct pass *p, struct kv_iter *it, struct err *e)
     return kv_iter_status(it, e);
 }
 
-int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms, uint32_t low,
-               uint32_t high, size_t max, struct build_nodes *ret, int64_t *ret_next, struct err *e)
+int build_find(struct store *s, const struct build_search *f, struct build_nodes *ret,
+               int64_t *ret_next, struct err *e)
 {
     struct pass p = {
         .s = s,
-        .engine_ms = engine_ms,
+        .engine_ms = f->engine_ms,
         .next_ms = INT64_MAX,
-        .low = MAX(low, DIRTY_FIRST),
-        .high = MIN(high, KEY_LEVELS - 1),
-        .max = ret->at.len + max,
+        .low = MAX(f->low, DIRTY_FIRST),
+        .high = MIN(f->high, KEY_LEVELS - 1),
+        .max = ret->at.len + f->max,
         .ret = ret,
     };
     struct key from = { .len = 1, .b = { KEY_DIRTY } }, to = from;
 
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(s->kv, snap, KV_META, key_str(&from), key_str(&to));
-    int rc = purging_load(&p.purging, s->kv, snap, e);
+    struct kv_iter *it = kv_iter_new(s->kv, f->snap, KV_META, key_str(&from), key_str(&to));
+    int rc = purging_load(&p.purging, s->kv, f->snap, e);
     if (!rc)
         rc = walk(&p, it, e);
     kv_iter_free(it);
@@ -139,10 +139,15 @@ int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms, u
 int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
                     size_t max, struct build_nodes *ret, struct err *e)
 {
+    /* A mark says whether its entry found the node due: entries behind the view may not have. */
+    struct build_search f = { .snap = v->snap,
+                              .engine_ms = MIN(engine_ms, v->engine_ms),
+                              .low = low,
+                              .high = high,
+                              .max = max };
     int64_t next;
 
-    /* A mark says whether its entry found the node due: entries behind the view may not have. */
-    return build_find(v->s, v->snap, MIN(engine_ms, v->engine_ms), low, high, max, ret, &next, e);
+    return build_find(v->s, &f, ret, &next, e);
 }
 
 /* ---- how far behind ---- */

@@ -33,9 +33,15 @@ struct rollup_child {
 struct rollup_children {
     VEC(struct rollup_child) at;
 };
-NODISCARD int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_t level,
-                              const struct member *m, uint32_t t, struct arena *a,
-                              struct rollup_children *ret, struct err *e);
+struct rollup_node {
+    struct kv *kv;
+    const struct kv_snap *snap; /* NULL: now */
+    uint32_t level, t;
+    struct member m; /* series: the group */
+    struct arena *arena;
+};
+NODISCARD int rollup_children(const struct rollup_node *n, struct rollup_children *ret,
+                              struct err *e);
 
 /* ---- again: shard thread; one group at one node, with its functions and point ---- */
 

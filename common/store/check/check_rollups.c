@@ -95,7 +95,10 @@ static int check_merge(struct rollups *x, uint32_t level, const struct member *m
     struct vec_meta meta;
 
     arena_reset(x->arena);
-    int rc = rollup_children(x->c->v->kv, x->c->v->snap, level, m, t, x->arena, &c, e);
+    struct rollup_node n = {
+        .kv = x->c->v->kv, .snap = x->c->v->snap, .level = level, .t = t, .m = *m, .arena = x->arena
+    };
+    int rc = rollup_children(&n, &c, e);
     vec_for (i, &c.at)
         vec_push(&rows, c.at.ptr[i].row);
     if (!rc && !rows.len)

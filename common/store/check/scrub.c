@@ -319,8 +319,10 @@ static int check_node(struct step *x, struct err *e)
 {
     struct scrub *s = x->s;
     struct build_job j = { 0 };
+    struct build_room room = { .bytes_max = JOB_BYTES, .rows_max = x->rows_max, .arena = x->arena };
     struct kv_reach *reach = kv_reach();
     struct dirty_mark mark;
+
     if (reach)
         reach->met = false;
     int rc = dirty_get(x->v->kv, x->v->snap, &s->node.m, s->node.level, s->node.t, &mark, e);
@@ -332,7 +334,7 @@ static int check_node(struct step *x, struct err *e)
     err_clear(e);
     arena_reset(x->arena);
     s->cursor.entry = 1; /* rows without children, too */
-    rc = build_read_node(x->v, &s->node, &s->cursor, JOB_BYTES, x->rows_max, x->arena, &j, e);
+    rc = build_read_node(x->v, &s->node, &s->cursor, &room, &j, e);
     bool read = !rc;
     if (reach && reach->met) { /* nothing can be said */
         s->away++;
