@@ -6,8 +6,8 @@
  * counts unsealed rows, series and dictionary nodes, and loads the deletes that are not purged. It
  * replays nothing beyond the kv's own log: batches are all or nothing (write/batch.c).
  *
- * Threads: store_open and store_close are for the one that has it; shares, figures and limits for
- * any, under the gate (reader_gate.c).
+ * Threads: the owner opens and closes a store. Shares may be set and read by any thread, under the
+ * gate (reader_gate.c); figures (store_stats) are for the shard's thread.
  */
 #include "common/store/open.h"
 

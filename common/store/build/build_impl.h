@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build_impl.h: what the files of the build share. Nobody else includes it but open.c.
+ * build_impl.h: what the files of the build share. Of other files only open.c includes it.
  */
 #ifndef COMMON_STORE_BUILD_BUILD_IMPL_H
 #define COMMON_STORE_BUILD_BUILD_IMPL_H

@@ -20,7 +20,7 @@ struct store;
 NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t, bool again,
                             struct kv_batch *b, struct err *e);
 /* The first group >= m->series that has rows of level - 1 in the node, into m->series; *ret_found:
- * there is one. Nodes from before the roll-ups of a dimension (since) have none. */
+ * there is one. Nodes older than the roll-ups of a dimension (since) have none. */
 NODISCARD int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,
                                 struct member *m, uint32_t t, bool *ret_found, struct err *e);
 /* All that ru_merge needs for the row of group m->series in a node of level 2..7: its rows of level
@@ -45,7 +45,7 @@ NODISCARD int rollup_children(const struct rollup_node *n, struct rollup_childre
 
 /* ---- again: shard thread; one group at one node, with its functions and point ---- */
 
-/* Its row above the base level from its children as they are now; no children, no row. */
+/* Its row above the base level from its present children; without children it has no row. */
 struct rollup_rebuild;
 struct rollup_rebuild *rollup_rebuild_new(struct store *s);
 void rollup_rebuild_free(struct rollup_rebuild *x); /* NULL is fine */

@@ -10,7 +10,7 @@ void fix_rule(const struct fix *f, size_t i, uint32_t *ret_from, uint32_t *ret_t
 {
     *ret_from = f->begins.ptr[i];
     *ret_to = UINT32_MAX;
-    /* The last one that has begun holds; one that came later may begin earlier, after deletes. */
+    /* Of the rules that have begun the last holds; a later one may begin earlier, after deletes. */
     for (size_t j = i + 1; j < f->begins.len; j++)
         *ret_to = MIN(*ret_to, f->begins.ptr[j]);
     *ret_to = MAX(*ret_to, *ret_from);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adjust.h: rows of 74 as the ledger adds them up, and what is gone from it.
+ * adjust.h: rows of 74 (accepted differences) as the ledger adds them up, and buckets without rows.
  */
 #ifndef COMMON_STORE_LEDGER_ADJUST_H
 #define COMMON_STORE_LEDGER_ADJUST_H
@@ -20,7 +20,7 @@ NODISCARD int ledger_accepted_read(struct str key, struct str value, struct ledg
 /* All rows of 74 of a bucket, added up. */
 NODISCARD int ledger_get_adjust(struct kv *kv, const struct kv_snap *snap, const struct member *m,
                                 uint32_t bucket, struct ledger_adjust *ret, struct err *e);
-/* A bucket has no other rows any more: what was there expired or was deleted. */
+/* A bucket has no other rows left: its data expired or were deleted. */
 NODISCARD int ledger_is_past(struct kv *kv, const struct kv_snap *snap, const struct member *m,
                              uint32_t bucket, bool *ret, struct err *e);
 /* A row of 74: adds its sums; its texts are not needed. *ret_m, *ret_bucket: whose it is. */

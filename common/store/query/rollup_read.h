@@ -29,8 +29,8 @@ struct rollup_read {
 NODISCARD int rollup_read(const struct rollup_read *r, uint32_t level, uint32_t from, uint32_t to,
                           struct err *e);
 /* Their unsealed rows in a range of slots, which are whole leaves; `low` by scan_raw_low. all:
- * every series of the service belongs to one of them and nobody wants to know which: fn gets group
- * 0. */
+ * every series of the service belongs to one of them, and the caller does not ask which: fn gets
+ * group 0. */
 NODISCARD int rollup_raw(const struct rollup_read *r, bool all, uint32_t low, uint32_t from,
                          uint32_t to, struct err *e);
 

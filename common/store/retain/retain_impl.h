@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain_impl.h: what the files of retention share. Nobody else includes it but open.c.
+ * retain_impl.h: what the files of retention share. Of other files only open.c includes it.
  */
 #ifndef COMMON_STORE_RETAIN_RETAIN_IMPL_H
 #define COMMON_STORE_RETAIN_RETAIN_IMPL_H

@@ -2,7 +2,7 @@
  *
  * commit: every write of the store to its database, the clock and the control values.
  *
- * After a write or fsync that failed nobody knows what is on disk: the batch may be there after a
+ * After a write or fsync that failed it is unknown what is on disk: the batch may be there after a
  * restart or not. In memory are dictionary ids, numbers and write ids of it that must not be used
  * if it is not. Guessing which is how databases get corrupted, so the store takes no more writes
  * until it is opened again, and then reads what is true. What was committed can still be read.
@@ -23,7 +23,7 @@ int64_t store_now(struct store *s)
 {
     int64_t now = eclock_now(&s->clock);
 
-    /* Who sees it sees the writes before it, too: view.c. */
+    /* A thread that sees this time sees the earlier writes, too: view.c. */
     atomic_store_explicit(&s->engine_ms, now, memory_order_release);
     atomic_store_explicit(&s->ahead_ms, s->clock.held ? s->clock.ahead_ms : 0,
                           memory_order_relaxed);

@@ -2,8 +2,8 @@
  *
  * due: when nodes of 10 m and up can be built, and when the shard looks for them next.
  *
- * A look goes over all marks of level 2, so it is made only when one can be due: whoever puts a
- * mark says when its node will be (build_look).
+ * A look goes over all marks of level 2, so it is made only when one can be due: each mark
+ * that is put says when its node will be due (build_look).
  */
 #include "common/store/state/due.h"
 

@@ -140,6 +140,6 @@ int match_canceled(const atomic_bool *cancel, struct err *e)
 {
     pool_slice();
     if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
-        return err_set(e, ERR_CANCELED, "the query was given up");
+        return err_set(e, ERR_CANCELED, "the query was canceled");
     return 0;
 }

@@ -24,7 +24,7 @@ void view_open(struct store *s);    /* after the high-water marks are read */
 void view_close(struct store *s);   /* NULLs are fine */
 void view_publish(struct store *s); /* holding `write` */
 /* Numbers of the newest snapshot, which shows all that was written, and of the oldest that is still
- * read. The former: shard thread. */
+ * read. view_latest is for the shard's thread. */
 uint64_t view_latest(struct store *s);
 uint64_t view_oldest(struct store *s);
 
