@@ -7,91 +7,20 @@
  * unsealed rows. That is what opening does; so this closes the store and opens it, in place, since
  * the address of the store is known to other threads.
  *
- * Those threads are readers, and each holds a view. The gate counts them: it closes for new ones,
- * waits until the last has left, and opens when the store is whole again. A reader may take a
- * second view while it holds a first: it waits, the closing gives up after a while, and both go on.
+ * Those threads are readers, and each holds a view. The gate (reader_gate.c) keeps new ones out and
+ * waits for the others.
  *
  * If the database cannot be opened (the disk is still full, or it is damaged) the store stands on a
  * database that answers everything with the reason (kv_none.c), until the next try.
  */
-#include "common/base/mem.h"
 #include "common/store/kv/kv_none.h"
+#include "common/store/open.h"
 #include "common/store/retain/retain_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/reader_gate.h"
 #include "common/store/state/store_impl.h"
-#include "common/sys/clock.h"
-#include "common/sys/thread.h"
-
-#define LEAVE_MS 2000
-
-struct store_gate {
-    struct mutex lock; /* guards what follows */
-    struct cond moved;
-    uint32_t inside;
-    bool closed;
-};
-
-struct store_gate *gate_new(void)
-{
-    struct store_gate *g = XNEW(struct store_gate);
-
-    mutex_init(&g->lock);
-    cond_init(&g->moved);
-    return g;
-}
-
-void gate_free(struct store_gate *g)
-{
-    CHECK(g->inside == 0);
-    cond_deinit(&g->moved);
-    mutex_deinit(&g->lock);
-    xfree(g);
-}
-
-bool gate_enter(struct store_gate *g, bool wait)
-{
-    mutex_lock(&g->lock);
-    while (g->closed && wait)
-        cond_wait(&g->moved, &g->lock);
-    bool in = !g->closed;
-    if (in)
-        g->inside++;
-    mutex_unlock(&g->lock);
-    return in;
-}
-
-void gate_leave(struct store_gate *g)
-{
-    mutex_lock(&g->lock);
-    CHECK(g->inside > 0);
-    if (--g->inside == 0 && g->closed)
-        cond_wake_all(&g->moved);
-    mutex_unlock(&g->lock);
-}
-
-static void gate_open(struct store_gate *g)
-{
-    mutex_lock(&g->lock);
-    g->closed = false;
-    cond_wake_all(&g->moved);
-    mutex_unlock(&g->lock);
-}
-
-/* False, and open again, if somebody is still inside after a while. */
-static bool gate_close(struct store_gate *g)
-{
-    uint64_t until = clock_mono_ms(clock_real()) + LEAVE_MS;
-    bool late = false;
-
-    mutex_lock(&g->lock);
-    g->closed = true;
-    while (g->inside && !late)
-        late = !cond_wait_until(&g->moved, &g->lock, until);
-    bool empty = g->inside == 0;
-    mutex_unlock(&g->lock);
-    if (!empty)
-        gate_open(g);
-    return empty;
-}
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 /* All but the gate, at which readers stand, and what they may read without it. Of that, figures
  * begin at 0 again; the engine time and the reason for being read-only stay until there are newer

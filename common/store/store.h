@@ -21,21 +21,16 @@
 #include "common/model/leaves.h"
 #include "common/model/selector.h"
 #include "common/model/stacks.h"
+#include "common/store/catalog/group_drop.h"
 #include "common/store/dict/dict_cap.h"
 #include "common/store/kv/kv.h"
 #include "common/sys/clock.h"
 
+#define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
+
 struct eclock_others;
 struct store;
 struct store_view;
-
-/* Names of labels that roll-ups of a tenant drop; they must stay as long as the store, and another
- * array when they change. Shard thread. */
-struct group_drop {
-    const struct str *names;
-    size_t len;
-};
-typedef struct group_drop (*group_drop_fn)(void *cookie, struct str tenant);
 
 struct store_opts {
     struct kv *kv;             /* owned by the store from store_open on, also on failure */
@@ -248,14 +243,19 @@ struct store_timeline {
     uint64_t rows;            /* read */
     uint64_t targets;         /* with data: series (q.members), else also groups of them */
 };
-/* Point k sums the slots that start in (origin + (k-1) step, origin + k step]; start_ms and end_ms
- * of the query are not used. Where floors have left only nodes that cross an edge between points, a
- * node counts in the point its first slot lies in (at the left end: in point 0). Results up to the
- * arena's limit (ERR_LIMIT). */
-NODISCARD int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
-                             int64_t step_ms, uint32_t points, const struct str *group_by,
-                             size_t group_by_len, struct arena *a, struct store_timeline *ret,
-                             struct err *e);
+/* Point k sums the slots that start in (origin + (k-1) step, origin + k step]. */
+struct store_timeline_query {
+    struct store_query q; /* start_ms, end_ms are not used */
+    int64_t origin_ms, step_ms;
+    uint32_t points; /* >= 1 */
+    const struct str *group_by;
+    size_t group_by_len;
+};
+/* Where floors have left only nodes that cross an edge between points, a node counts in the point
+ * its first slot lies in (at the left end: in point 0). Results up to the arena's limit
+ * (ERR_LIMIT). */
+NODISCARD int store_timeline(struct store_view *v, const struct store_timeline_query *q,
+                             struct arena *a, struct store_timeline *ret, struct err *e);
 void store_timeline_deinit(struct store_timeline *t);
 
 /* What functions cost: self, and total (with callees, a stack counted once). The name of a function

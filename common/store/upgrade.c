@@ -16,6 +16,7 @@
 #include "common/base/wr.h"
 #include "common/store/codec/tl.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define BATCH_BYTES  (4 * MIB)
 #define BATCH_POINTS 100000

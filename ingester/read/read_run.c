@@ -335,17 +335,21 @@ static int run_timeline(const struct read_msg *m, const struct read_source *src,
                         struct buf *out, struct err *e)
 {
     struct store_timeline sum = { 0 };
-    struct store_query q = m->query;
+    struct store_timeline_query q = { .q = m->query,
+                                      .origin_ms = m->origin_ms,
+                                      .step_ms = m->step_ms,
+                                      .points = m->points,
+                                      .group_by = m->group_by,
+                                      .group_by_len = m->group_by_len };
     int code = 0;
 
-    q.cancel = src->cancel;
-    q.leaf_items = m->leaf_items || src->len > 1;
+    q.q.cancel = src->cancel;
+    q.q.leaf_items = m->leaf_items || src->len > 1;
     for (size_t i = 0; i < src->len && !code; i++) {
         struct store_timeline part = { 0 };
         struct store_view *view = store_view_get(src->stores[i]);
 
-        code = store_timeline(view, &q, m->origin_ms, m->step_ms, m->points, m->group_by,
-                              m->group_by_len, a, i == 0 ? &sum : &part, e);
+        code = store_timeline(view, &q, a, i == 0 ? &sum : &part, e);
         store_view_put(view);
         if (!code && i > 0)
             append_timeline(&sum, &part);

@@ -11,6 +11,7 @@
 
 #include "common/model/slot.h"
 #include "common/store/catalog/group.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "tests/lib/gen/year_bed.h"
@@ -178,7 +179,14 @@ static double ask(struct bench *b, const char *selector, int64_t origin_ms, int6
     for (size_t i = 0; i < TIMES; i++) {
         struct store_timeline t;
         double began = year_cpu_s();
-        if (store_timeline(v, &q, origin_ms, step_ms, points, &name, by[0] != 0, b->arena, &t, &e))
+        if (store_timeline(v,
+                           &(struct store_timeline_query){ .q = q,
+                                                           .origin_ms = origin_ms,
+                                                           .step_ms = step_ms,
+                                                           .points = points,
+                                                           .group_by = &name,
+                                                           .group_by_len = by[0] != 0 },
+                           b->arena, &t, &e))
             die("timeline", &e);
         ms[i] = (year_cpu_s() - began) * 1e3;
         *ret_series = t.series.len;

@@ -382,8 +382,13 @@ static void ask_timeline(struct small_year *x, struct store_view *v, uint32_t qu
                              .selector = &s,
                              .profile_type = STR(YEAR_TYPE) };
     /* Point k is [from + k step, from + (k + 1) step): see store.h on which ends belong to it. */
-    if (store_timeline(v, &q, slot_to_ms(from + step) - SLOT_MS, (int64_t)step * SLOT_MS, points,
-                       NULL, 0, a, &tl, &e))
+    if (store_timeline(
+            v,
+            &(struct store_timeline_query){ .q = q,
+                                            .origin_ms = slot_to_ms(from + step) - SLOT_MS,
+                                            .step_ms = (int64_t)step * SLOT_MS,
+                                            .points = points },
+            a, &tl, &e))
         fail_msg("question %u: %s", question, e.text);
     vec_for (i, &tl.series)
         vec_for (k, &tl.series.ptr[i].point)

@@ -14,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/store/check/check.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

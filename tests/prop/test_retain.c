@@ -29,6 +29,7 @@
 #include "common/store/build/build.h"
 #include "common/store/check/check.h"
 #include "common/store/retain/retain.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"
 

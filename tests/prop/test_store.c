@@ -16,6 +16,8 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"
 

@@ -24,6 +24,7 @@
 #include "common/model/slot.h"
 #include "common/store/mask/tomb.h"
 #include "common/store/query/tl_cover.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/spread.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"
@@ -395,7 +396,11 @@ static void ask_timeline(struct run *r, struct store_view *v, struct question *x
 
     x->q.selector = &x->selector;
     x->q.leaf_items = true;
-    if (store_timeline(v, &x->q, x->origin_ms, x->step_ms, x->points, NULL, 0, r->arena, &t, &e))
+    if (store_timeline(
+            v,
+            &(struct store_timeline_query){
+                .q = x->q, .origin_ms = x->origin_ms, .step_ms = x->step_ms, .points = x->points },
+            r->arena, &t, &e))
         fail_msg("timeline: %s", e.text);
     if (g.from < g.to && t.series.len) {
         assert_int_equal(t.start_ms, slot_to_ms(g.from));

@@ -7,8 +7,8 @@
  * a compactor that is wrong, late or twice changes nothing.
  *
  * The shard's steps: a look for due nodes, then job after job of the first one. A look goes over
- * all marks of level 2, so it is made only when one can be due (look_ms: kept by dirty_mark, too).
- * Which node comes when has no influence on any byte that is written.
+ * all marks of level 2, so it is made only when one can be due (build_look_ms: kept by dirty_mark,
+ * too). Which node comes when has no influence on any byte that is written.
  *
  * Thread: the shard's.
  */
@@ -17,8 +17,11 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/build/build_impl.h"
+#include "common/store/build/rollup_build.h"
 #include "common/store/mask/tomb_impl.h"
-#include "common/store/query/rollup.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/due.h"
+#include "common/store/state/store_impl.h"
 
 #define ARENA_MAX   (256 * MIB) /* one series or group and its sum fit, whatever it is */
 #define BYTES_MAX   (8 * MIB)   /* of a job of the shard */
@@ -43,17 +46,6 @@ void build_state_free(struct build_state *b)
     vec_free(&b->due.at);
     arena_free(b->arena);
     xfree(b);
-}
-
-static uint32_t level_high(const struct store *s)
-{
-    return s->o.build_all ? KEY_LEVELS - 1 : DIRTY_FIRST;
-}
-
-void build_look(struct store *s, uint32_t level, int64_t due_ms)
-{
-    if (level <= level_high(s))
-        s->build->look_ms = MIN(s->build->look_ms, due_ms);
 }
 
 /* ---- apply ---- */
@@ -152,8 +144,8 @@ static void count(struct store *s, const struct build_job *x)
     if (!x->last)
         return;
     atomic_fetch_add_explicit(&s->nodes_built[x->node.level], 1, memory_order_relaxed);
-    if (x->node.level + 1 <= level_high(s))
-        s->build->look_ms = 0;
+    if (x->node.level + 1 <= build_level_high(s))
+        s->build_look_ms = 0;
 }
 
 int store_build_apply(struct store *s, const struct build_job *expect, const struct build_result *r,
@@ -194,12 +186,15 @@ int store_build_apply(struct store *s, const struct build_job *expect, const str
 static int look(struct store *s, int64_t engine_ms, struct err *e)
 {
     struct build_state *b = s->build;
+    struct build_search f = {
+        .engine_ms = engine_ms, .low = DIRTY_FIRST, .high = build_level_high(s), .max = DUE_MAX
+    };
     int64_t next;
 
     b->due.at.len = b->at = 0;
-    int rc = build_find(s, NULL, engine_ms, DIRTY_FIRST, level_high(s), DUE_MAX, &b->due, &next, e);
+    int rc = build_find(s, &f, &b->due, &next, e);
     if (!rc)
-        b->look_ms = b->due.at.len == DUE_MAX ? 0 : next;
+        s->build_look_ms = b->due.at.len == DUE_MAX ? 0 : next;
     return rc;
 }
 
@@ -209,6 +204,7 @@ static int step(struct store *s, size_t rows_max, bool *ret_last, struct err *e)
     struct build_state *b = s->build;
     const struct build_node *n = &b->due.at.ptr[b->at];
     struct store_view *v = store_view_get(s);
+    struct build_room room = { .bytes_max = BYTES_MAX, .rows_max = rows_max, .arena = b->arena };
     struct build_result result = { 0 };
     struct build_job job = { 0 };
 
@@ -216,7 +212,7 @@ static int step(struct store *s, size_t rows_max, bool *ret_last, struct err *e)
         b->cursor = (struct build_cursor){ 0 };
     b->busy = true;
     arena_reset(b->arena);
-    int rc = build_read(v, n, &b->cursor, BYTES_MAX, rows_max, b->arena, &job, e);
+    int rc = build_read(v, n, &b->cursor, &room, &job, e);
     if (!rc)
         rc = build_merge(&job, b->arena, &result, e);
     if (!rc)
@@ -241,7 +237,7 @@ int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
         return e->code;
     if (s->clock.paused)
         return 0;
-    if (b->at == b->due.at.len && b->look_ms <= engine_ms)
+    if (b->at == b->due.at.len && s->build_look_ms <= engine_ms)
         rc = look(s, engine_ms, e);
     if (!rc && b->at < b->due.at.len) {
         rc = step(s, rows_max, &last, e);
@@ -250,11 +246,11 @@ int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
             b->busy = false;
         }
         if (rc == ERR_NOT_FOUND) { /* changed meanwhile: it waits for its time again */
-            b->look_ms = 0;
+            s->build_look_ms = 0;
             rc = 0;
         }
     }
-    *ret_more = !rc && (b->at < b->due.at.len || b->look_ms <= engine_ms);
+    *ret_more = !rc && (b->at < b->due.at.len || s->build_look_ms <= engine_ms);
     return rc;
 }
 
@@ -266,7 +262,7 @@ uint64_t store_build_wait_ms(const struct store *s)
 
     if (clock.paused)
         return PAUSED_MS;
-    if (b->at < b->due.at.len || b->look_ms <= now)
+    if (b->at < b->due.at.len || s->build_look_ms <= now)
         return 0;
-    return (uint64_t)MIN(b->look_ms - now, WAIT_MAX_MS);
+    return (uint64_t)MIN(s->build_look_ms - now, WAIT_MAX_MS);
 }

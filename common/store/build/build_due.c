@@ -6,13 +6,14 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/build/build_impl.h"
-#include "common/store/delete/purge.h"
+#include "common/store/mask/purging.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/due.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define WATCH_ROWS     8192 /* of a step */
 #define WATCH_EVERY_MS 30000
-
-/* How long late data gather, in units of build_pace_ms: what costs more waits longer. */
-static const uint32_t PACE[KEY_LEVELS] = { 0, 0, 1, 2, 6, 12, 12, 12 };
 
 struct pass {
     struct store *s;
@@ -25,20 +26,6 @@ struct pass {
     VEC(uint32_t) below, marks; /* of the level below and this one, ascending */
     struct purging purging;     /* their children still hold what is deleted: later */
 };
-
-int64_t build_pace_ms(const struct store *s, uint32_t level)
-{
-    return (int64_t)PACE[level] * s->o.build_pace_ms;
-}
-
-int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m)
-{
-    int64_t at = dirty_due_ms(s, level, t);
-
-    if (m->entry)
-        at = MAX(at, slot_to_ms(m->since) + build_pace_ms(s, level));
-    return at;
-}
 
 static void begin_level(struct pass *p, const struct member *part, uint32_t level)
 {
@@ -122,23 +109,23 @@ static int walk(struct pass *p, struct kv_iter *it, struct err *e)
     return kv_iter_status(it, e);
 }
 
-int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms, uint32_t low,
-               uint32_t high, size_t max, struct build_nodes *ret, int64_t *ret_next, struct err *e)
+int build_find(struct store *s, const struct build_search *f, struct build_nodes *ret,
+               int64_t *ret_next, struct err *e)
 {
     struct pass p = {
         .s = s,
-        .engine_ms = engine_ms,
+        .engine_ms = f->engine_ms,
         .next_ms = INT64_MAX,
-        .low = MAX(low, DIRTY_FIRST),
-        .high = MIN(high, KEY_LEVELS - 1),
-        .max = ret->at.len + max,
+        .low = MAX(f->low, DIRTY_FIRST),
+        .high = MIN(f->high, KEY_LEVELS - 1),
+        .max = ret->at.len + f->max,
         .ret = ret,
     };
     struct key from = { .len = 1, .b = { KEY_DIRTY } }, to = from;
 
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(s->kv, snap, KV_META, key_str(&from), key_str(&to));
-    int rc = purging_load(&p.purging, s->kv, snap, e);
+    struct kv_iter *it = kv_iter_new(s->kv, f->snap, KV_META, key_str(&from), key_str(&to));
+    int rc = purging_load(&p.purging, s->kv, f->snap, e);
     if (!rc)
         rc = walk(&p, it, e);
     kv_iter_free(it);
@@ -152,10 +139,15 @@ int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms, u
 int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
                     size_t max, struct build_nodes *ret, struct err *e)
 {
+    /* A mark says whether its entry found the node due: entries behind the view may not have. */
+    struct build_search f = { .snap = v->snap,
+                              .engine_ms = MIN(engine_ms, v->engine_ms),
+                              .low = low,
+                              .high = high,
+                              .max = max };
     int64_t next;
 
-    /* A mark says whether its entry found the node due: entries behind the view may not have. */
-    return build_find(v->s, v->snap, MIN(engine_ms, v->engine_ms), low, high, max, ret, &next, e);
+    return build_find(v->s, &f, ret, &next, e);
 }
 
 /* ---- how far behind ---- */

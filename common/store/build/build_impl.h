@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build_impl.h: what the files of the build share. Nobody else includes it but store.c.
+ * build_impl.h: what the files of the build share. Of other files only open.c includes it.
  */
 #ifndef COMMON_STORE_BUILD_BUILD_IMPL_H
 #define COMMON_STORE_BUILD_BUILD_IMPL_H
@@ -8,7 +8,8 @@
 #include "common/store/build/build.h"
 #include "common/store/codec/vecsum.h"
 #include "common/store/state/ru.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 /* A count of all marks, in steps. */
 struct build_watch {
@@ -21,33 +22,34 @@ struct build_state {
     struct build_nodes due; /* of the last look */
     size_t at;              /* the one being built */
     struct build_cursor cursor;
-    bool busy;       /* due.at[at] is begun */
-    int64_t look_ms; /* engine time: nothing is due before */
+    bool busy; /* due.at[at] is begun */
     struct arena *arena;
     struct build_watch watch;
 };
 struct build_state *build_state_new(void);
 void build_state_free(struct build_state *b); /* NULL is fine */
-/* A node of the level becomes due at this time. */
-void build_look(struct store *s, uint32_t level, int64_t due_ms);
-
-/* Engine time from which a node with this mark can be built, if no child is dirty. */
-int64_t build_pace_ms(const struct store *s, uint32_t level); /* late data gather so long */
-int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m);
 /* As store_build_due; *ret_next: when the next of these levels is due by time, INT64_MAX: none. */
-NODISCARD int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms,
-                         uint32_t low, uint32_t high, size_t max, struct build_nodes *ret,
+struct build_search {
+    const struct kv_snap *snap; /* NULL: now */
+    int64_t engine_ms;
+    uint32_t low, high; /* levels */
+    size_t max;
+};
+NODISCARD int build_find(struct store *s, const struct build_search *f, struct build_nodes *ret,
                          int64_t *ret_next, struct err *e);
 /* As store_build_read, with a limit of rows, too. */
+struct build_room { /* of a job */
+    size_t bytes_max, rows_max;
+    struct arena *arena;
+};
 NODISCARD int build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-                         size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
-                         struct err *e);
+                         const struct build_room *room, struct build_job *ret, struct err *e);
 
 /* The same without a look at the node's mark, for those who compare: with an entry in *c, rows of
  * the node that have no children are in the job, too, as sums that are gone. */
 NODISCARD int build_read_node(struct store_view *v, const struct build_node *n,
-                              struct build_cursor *c, size_t bytes_max, size_t rows_max,
-                              struct arena *a, struct build_job *ret, struct err *e);
+                              struct build_cursor *c, const struct build_room *room,
+                              struct build_job *ret, struct err *e);
 
 /* total, writes, F of a row of coarse, ru or fn, added up: what a parent's must be. `sound` checks
  * the whole row, else only its heads. */

@@ -19,10 +19,12 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/build/build_impl.h"
+#include "common/store/build/rollup_build.h"
 #include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
-#include "common/store/delete/purge.h"
-#include "common/store/query/rollup.h"
+#include "common/store/mask/purging.h"
+#include "common/store/state/due.h"
+#include "common/store/state/view.h"
 
 /* ---- one row per (id, slot) of a level within some slots ---- */
 
@@ -55,20 +57,18 @@ static int settle(struct walk *w, bool *ret_found, struct err *e)
     return kv_iter_status(w->it, e);
 }
 
-/* From m->series on. */
-static int walk_open(struct walk *w, struct store_view *v, enum kv_cf cf, uint32_t level,
-                     const struct member *m, uint32_t from, uint32_t to, bool *ret_found,
+/* From w->m.series on; level, range and m are set. */
+static int walk_open(struct walk *w, struct store_view *v, enum kv_cf cf, bool *ret_found,
                      struct err *e)
 {
-    struct member last = *m;
+    struct member last = w->m;
     struct key k, end;
 
-    *w = (struct walk){ .level = level, .from = from, .to = to };
     last.series = UINT64_MAX;
-    key_member(&k, level, m, from);
-    key_member(&end, level, &last, to - 1);
+    key_member(&k, w->level, &w->m, w->from);
+    key_member(&end, w->level, &last, w->to - 1);
     key_end(&end);
-    w->it = kv_iter_new(v->s->kv, v->snap, cf, key_str(&k), key_str(&end));
+    w->it = kv_iter_new(v->kv, v->snap, cf, key_str(&k), key_str(&end));
     return settle(w, ret_found, e);
 }
 
@@ -214,14 +214,12 @@ static int read_members(struct reader *r, uint64_t from, bool *ret_done, struct 
 {
     const struct build_node *n = r->n;
     uint32_t below = level_below(false, n->level);
-    struct member m = n->m;
     bool found, any = false;
     uint64_t id = 0;
-    struct walk w;
+    struct walk w = { .level = below, .from = n->t, .to = n->t + LEVELS[n->level].node, .m = n->m };
 
-    m.series = from;
-    int rc = walk_open(&w, r->v, below ? KV_COARSE : KV_FINE, below, &m, n->t,
-                       n->t + LEVELS[n->level].node, &found, e);
+    w.m.series = from;
+    int rc = walk_open(&w, r->v, below ? KV_COARSE : KV_FINE, &found, e);
     while (!rc && found) {
         if (!any || id != w.m.series) {
             id = w.m.series;
@@ -249,8 +247,13 @@ static int read_members(struct reader *r, uint64_t from, bool *ret_done, struct 
 static int read_group(struct reader *r, const struct member *m, struct err *e)
 {
     struct rollup_children c = { 0 };
-    struct store_view *v = r->v;
-    int rc = rollup_children(v->s->kv, v->snap, r->n->level, m, r->n->t, r->a, &c, e);
+    struct rollup_node at = { .kv = r->v->kv,
+                              .snap = r->v->snap,
+                              .level = r->n->level,
+                              .m = *m,
+                              .t = r->n->t,
+                              .arena = r->a };
+    int rc = rollup_children(&at, &c, e);
 
     for (size_t i = 0; !rc && i < c.at.len; i++)
         rc = add_row(r, KV_RU, m->series, c.at.ptr[i].t, c.at.ptr[i].row, e);
@@ -269,7 +272,7 @@ static int read_functions(struct reader *r, const struct member *m, struct err *
     key_ru(&from, n->level - 1, m, n->t);
     key_ru(&to, n->level - 1, m, n->t + LEVELS[n->level].node - 1);
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_FN, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_FN, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (!key_member_read(kv_iter_key(it), &level, &row, &t))
             rc = err_set(e, ERR_CORRUPT, "key of functions has %zu bytes", kv_iter_key(it).len);
@@ -294,7 +297,7 @@ static int read_groups(struct reader *r, enum kv_cf cf, uint64_t from, bool *ret
     int rc = 0;
 
     for (m.series = from; !rc; m.series++) {
-        rc = rollup_next_group(v->s->kv, v->snap, r->n->level, &m, r->n->t, &found, e);
+        rc = rollup_next_group(v->kv, v->snap, r->n->level, &m, r->n->t, &found, e);
         if (rc || !found)
             break;
         if (full(r)) {
@@ -329,13 +332,12 @@ static int find_gone(struct reader *r, enum kv_cf cf, uint64_t id, struct err *e
 {
     const struct build_node *n = r->n;
     struct build_job *j = r->job;
-    struct member m = n->m;
     size_t known = j->sums.len;
-    struct walk w;
+    struct walk w = { .level = n->level, .from = n->t, .to = n->t + 1, .m = n->m };
     bool found;
 
-    m.series = id;
-    int rc = walk_open(&w, r->v, cf, n->level, &m, n->t, n->t + 1, &found, e);
+    w.m.series = id;
+    int rc = walk_open(&w, r->v, cf, &found, e);
     while (!rc && found && (j->last || r->c->cf != cf || w.m.series < r->c->id)) {
         struct build_sum s = { .cf = cf, .id = w.m.series, .gone = true };
         if (!known || !bsearch(&s, j->sums.ptr, known, sizeof(s), by_id))
@@ -382,7 +384,7 @@ static int read_all(struct reader *r, const struct floors *f, struct err *e)
 static int is_purging(struct store_view *v, const struct member *m, bool *ret, struct err *e)
 {
     struct purging p = { 0 };
-    int rc = purging_load(&p, v->s->kv, v->snap, e);
+    int rc = purging_load(&p, v->kv, v->snap, e);
 
     *ret = !rc && purging_has(&p, m->tenant, m->scope);
     vec_free(&p.at);
@@ -402,12 +404,12 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
     if (rc || purging)
         return rc ? rc
                   : err_set(e, ERR_NOT_FOUND, "a delete of service %u is being purged", n->m.scope);
-    rc = dirty_get(v->s->kv, v->snap, &n->m, n->level, n->t, &mark, e);
+    rc = dirty_get(v->kv, v->snap, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND)
         return err_set(e, ERR_NOT_FOUND, "the node at slot %u of level %u is clean", n->t,
                        n->level);
     if (!rc && n->level > DIRTY_FIRST)
-        rc = dirty_load(&d, v->s->kv, v->snap, &n->m, n->t, end, e);
+        rc = dirty_load(&d, v->kv, v->snap, &n->m, n->t, end, e);
     if (!rc && n->level > DIRTY_FIRST)
         child = dirty_any(&d, n->level - 1, n->t, end);
     dirty_deinit(&d);
@@ -423,16 +425,15 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
 }
 
 int build_read_node(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-                    size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
-                    struct err *e)
+                    const struct build_room *room, struct build_job *ret, struct err *e)
 {
     struct reader r = {
         .v = v,
         .n = n,
         .c = c,
-        .bytes_max = bytes_max,
-        .rows_max = rows_max,
-        .a = a,
+        .bytes_max = room->bytes_max,
+        .rows_max = room->rows_max,
+        .a = room->arena,
         .job = ret,
     };
     struct floors f;
@@ -442,7 +443,7 @@ int build_read_node(struct store_view *v, const struct build_node *n, struct bui
     ret->last = true;
     ret->node = *n;
     ret->node.m.series = 0;
-    if (floors_load(v->s->kv, v->snap, &n->m, &f, e))
+    if (floors_load(v->kv, v->snap, &n->m, &f, e))
         return e->code;
     ret->entry = c->entry;
     ret->applied = v->hot.applied;
@@ -453,18 +454,19 @@ int build_read_node(struct store_view *v, const struct build_node *n, struct bui
 }
 
 int build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-               size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
-               struct err *e)
+               const struct build_room *room, struct build_job *ret, struct err *e)
 {
     int rc = check_mark(v, n, c, e);
 
-    return rc ? rc : build_read_node(v, n, c, bytes_max, rows_max, a, ret, e);
+    return rc ? rc : build_read_node(v, n, c, room, ret, e);
 }
 
 int store_build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
                      size_t bytes_max, struct arena *a, struct build_job *ret, struct err *e)
 {
-    return build_read(v, n, c, bytes_max, SIZE_MAX, a, ret, e);
+    struct build_room room = { .bytes_max = bytes_max, .rows_max = SIZE_MAX, .arena = a };
+
+    return build_read(v, n, c, &room, ret, e);
 }
 
 void build_job_deinit(struct build_job *j)

@@ -13,11 +13,15 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/store/build/rollup_build.h"
+#include "common/store/catalog/group.h"
 #include "common/store/codec/fn.h"
-#include "common/store/query/rollup.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/fn_calc.h"
+#include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
+#include "common/store/store.h"
 
 #define ROW_MAX   GIB
 #define ARENA_MAX GIB
@@ -96,9 +100,7 @@ static int keep(struct arena *a, struct str bytes, struct str *ret, struct err *
                               arena_limit(a));
 }
 
-static int read_rows(struct kv *kv, const struct kv_snap *snap, uint32_t level,
-                     const struct member *m, uint32_t t, struct arena *a,
-                     struct rollup_children *ret, struct err *e)
+static int read_rows(const struct rollup_node *n, struct rollup_children *ret, struct err *e)
 {
     struct rollup_child c;
     struct key from, to;
@@ -106,15 +108,15 @@ static int read_rows(struct kv *kv, const struct kv_snap *snap, uint32_t level,
     uint32_t l, entry;
     int rc = 0;
 
-    key_ru(&from, level - 1, m, t);
-    key_ru(&to, level - 1, m, t + LEVELS[level].node - 1);
+    key_ru(&from, n->level - 1, &n->m, n->t);
+    key_ru(&to, n->level - 1, &n->m, n->t + LEVELS[n->level].node - 1);
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_RU, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(n->kv, n->snap, KV_RU, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (!key_ru_read(kv_iter_key(it), &l, &row, &c.t, &entry))
             rc = err_set(e, ERR_CORRUPT, "key of a roll-up has %zu bytes", kv_iter_key(it).len);
         if (!rc)
-            rc = keep(a, kv_iter_value(it), &c.row, e);
+            rc = keep(n->arena, kv_iter_value(it), &c.row, e);
         if (!rc)
             vec_push(&ret->at, c);
     }
@@ -151,11 +153,10 @@ static int rule_begins(struct kv *kv, const struct kv_snap *snap, const struct m
 }
 
 /* A list without vector becomes a vector (`alone`) or both: the sum of its members' rows. */
-static int fill_list(struct kv *kv, const struct kv_snap *snap, uint32_t level,
-                     const struct member *m, struct ru_sum *sum, bool alone, struct rollup_child *c,
-                     struct arena *a, struct err *e)
+static int fill_list(const struct rollup_node *n, struct ru_sum *sum, bool alone,
+                     struct rollup_child *c, struct err *e)
 {
-    struct member member = *m;
+    struct member member = n->m;
     struct buf row;
     struct ru r;
     struct str v;
@@ -169,27 +170,25 @@ static int fill_list(struct kv *kv, const struct kv_snap *snap, uint32_t level,
     rc = ru_sum_head(sum, c->row, e);
     for (size_t i = 0; !rc && i < r.len; i++) {
         member.series = ru_id(&r, i);
-        key_member(&k, level, &member, c->t);
-        rc = kv_get(kv, snap, KV_COARSE, key_str(&k), &row, e);
+        key_member(&k, n->level - 1, &member, c->t);
+        rc = kv_get(n->kv, n->snap, KV_COARSE, key_str(&k), &row, e);
         if (rc == ERR_NOT_FOUND)
             rc = err_set(e, ERR_CORRUPT, "member %016" PRIx64 " has no row at slot %u",
                          member.series, c->t);
         if (!rc)
-            rc = keep(a, buf_str(&row), &v, e);
+            rc = keep(n->arena, buf_str(&row), &v, e);
         if (!rc)
             rc = ru_sum_listed(sum, v, e);
     }
     if (!rc)
         rc = ru_sum_end(sum, alone ? RU_VECTOR : RU_LIST_VECTOR, &row, e);
     if (!rc)
-        rc = keep(a, buf_str(&row), &c->row, e);
+        rc = keep(n->arena, buf_str(&row), &c->row, e);
     buf_deinit(&row);
     return rc;
 }
 
-int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_t level,
-                    const struct member *m, uint32_t t, struct arena *a,
-                    struct rollup_children *ret, struct err *e)
+int rollup_children(const struct rollup_node *n, struct rollup_children *ret, struct err *e)
 {
     VEC(struct str) rows = { 0 };
     size_t first = ret->at.len;
@@ -197,17 +196,17 @@ int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_t level,
     struct ru_sum sum;
 
     ru_sum_init(&sum);
-    int rc = read_rows(kv, snap, level, m, t, a, ret, e);
-    if (!rc && level > 2)
-        rc = rule_begins(kv, snap, m, t, t + LEVELS[level].node, &begins, e);
+    int rc = read_rows(n, ret, e);
+    if (!rc && n->level > 2)
+        rc = rule_begins(n->kv, n->snap, &n->m, n->t, n->t + LEVELS[n->level].node, &begins, e);
     for (size_t i = first; i < ret->at.len; i++)
         vec_push(&rows, ret->at.ptr[i].row);
-    if (!rc && level > 2)
+    if (!rc && n->level > 2)
         rc = ru_merge_is_list(&sum, rows.ptr, rows.len, &list, e);
     for (size_t i = first; !rc && (begins || !list) && i < ret->at.len; i++)
-        rc = fill_list(kv, snap, level - 1, m, &sum, begins, &ret->at.ptr[i], a, e);
+        rc = fill_list(n, &sum, begins, &ret->at.ptr[i], e);
     if (rc)
-        rc = err_wrap(e, "roll-up %016" PRIx64 " at slot %u", m->series, t);
+        rc = err_wrap(e, "roll-up %016" PRIx64 " at slot %u", n->m.series, n->t);
     ru_sum_deinit(&sum);
     vec_free(&rows);
     return rc;
@@ -231,9 +230,13 @@ struct rollup_rebuild { /* of level 2, or of one group of any */
 static int read_children(struct rollup_rebuild *x, uint32_t level, const struct member *m,
                          struct err *e)
 {
+    struct rollup_node n = {
+        .kv = x->s->kv, .level = level, .t = x->t, .m = *m, .arena = x->arena
+    };
+
     arena_reset(x->arena);
     x->children.at.len = x->rows.len = 0;
-    int rc = rollup_children(x->s->kv, NULL, level, m, x->t, x->arena, &x->children, e);
+    int rc = rollup_children(&n, &x->children, e);
     vec_for (i, &x->children.at)
         vec_push(&x->rows, x->children.at.ptr[i].row);
     return rc;

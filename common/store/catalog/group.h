@@ -36,9 +36,9 @@
 #include "common/base/err.h"
 #include "common/base/vec.h"
 #include "common/model/label.h"
+#include "common/store/catalog/group_drop.h"
 #include "common/store/codec/keys.h"
 #include "common/store/kv/kv.h"
-#include "common/store/store.h"
 
 #define GROUP_WHOLE         0u /* dimensions */
 #define GROUP_BASE          1u

@@ -13,7 +13,9 @@
 #include "common/store/codec/vec.h"
 #include "common/store/delete/purge.h"
 #include "common/store/dict/dict.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/mask/purging.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 /* Keys are fixed-width bytes. */
 enum check_map {

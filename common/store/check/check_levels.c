@@ -14,6 +14,8 @@
 #include "common/store/codec/vecsum.h"
 #include "common/store/query/cover.h"
 #include "common/store/state/spread.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX GIB
 
@@ -66,11 +68,11 @@ static int on_mark(struct check *c, struct str key, struct str value, struct err
 
     if (!key_dirty_read(key, &m, &level, &t) || level < DIRTY_FIRST || t % LEVELS[level].node)
         return err_set(e, ERR_CORRUPT, "key of a mark has %zu bytes, or is of no node", key.len);
-    if (dirty_row_read(value, &mark, e) || floors_load(c->v->s->kv, c->v->snap, &m, &f, e))
+    if (dirty_row_read(value, &mark, e) || floors_load(c->v->kv, c->v->snap, &m, &f, e))
         return e->code;
     if (level + 1 == KEY_LEVELS || level < floors_base(&f, true, t))
         return 0;
-    int rc = dirty_get(c->v->s->kv, c->v->snap, &m, level + 1, node_of(level + 1, t), &above, e);
+    int rc = dirty_get(c->v->kv, c->v->snap, &m, level + 1, node_of(level + 1, t), &above, e);
     return rc == ERR_NOT_FOUND ? wrong(e, level, &m, t, "is marked, what stands above is not") : rc;
 }
 
@@ -102,8 +104,8 @@ static int know_part(struct levels *x, const struct member *m, struct err *e)
         return 0;
     dirty_deinit(&p->dirty);
     p->known = false;
-    if (floors_load(c->v->s->kv, c->v->snap, m, &p->floors, e) ||
-        dirty_load(&p->dirty, c->v->s->kv, c->v->snap, m, 0, UINT32_MAX, e))
+    if (floors_load(c->v->kv, c->v->snap, m, &p->floors, e) ||
+        dirty_load(&p->dirty, c->v->kv, c->v->snap, m, 0, UINT32_MAX, e))
         return e->code;
     p->m = *m;
     p->known = true;
@@ -128,7 +130,7 @@ static int sum_children(struct levels *x, uint32_t level, const struct member *m
     key_member(&from, below, m, t);
     key_member(&to, below, m, t + LEVELS[level].node - 1);
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, below ? KV_COARSE : KV_FINE,
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, below ? KV_COARSE : KV_FINE,
                                      key_str(&from), key_str(&to));
     vecsum_begin(&x->fold);
     for (; !rc && kv_iter_valid(it); kv_iter_next(it), n++) {
@@ -184,7 +186,7 @@ static int check_parent(struct levels *x, uint32_t level, const struct member *m
     x->last_level = above;
     x->last_t = t;
     key_member(&k, above, m, t);
-    int rc = kv_get(x->c->v->s->kv, x->c->v->snap, KV_COARSE, key_str(&k), &x->c->row, e);
+    int rc = kv_get(x->c->v->kv, x->c->v->snap, KV_COARSE, key_str(&k), &x->c->row, e);
     return rc == ERR_NOT_FOUND ? wrong(e, above, m, t, "is missing, its children are there") : rc;
 }
 
@@ -214,7 +216,7 @@ static int check_nodes(struct levels *x, enum kv_cf cf, struct err *e)
 {
     struct check *c = x->c;
     int rc = 0;
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, cf, STR(""), STR_NULL);
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, cf, STR(""), STR_NULL);
 
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         rc = check_row(c, e);

@@ -17,6 +17,8 @@
 #include "common/base/mem.h"
 #include "common/store/catalog/postings.h"
 #include "common/store/seal/seal.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define KEY_EPOCH_LEN 13
 
@@ -44,7 +46,7 @@ static int check_format(struct check *c, struct err *e)
         return err_set(e, ERR_CORRUPT, "the format row is not ours");
     for (size_t i = 0; i < ARRAY_LEN(controls); i++) {
         key_control(&k, controls[i].id);
-        int rc = kv_get(c->v->s->kv, c->v->snap, KV_META, key_str(&k), &c->row, e);
+        int rc = kv_get(c->v->kv, c->v->snap, KV_META, key_str(&k), &c->row, e);
         if (rc && rc != ERR_NOT_FOUND)
             return rc;
         if (!rc && c->row.len != controls[i].len)
@@ -102,7 +104,7 @@ static int on_scope(struct check *c, struct str key, struct str value, struct er
         key_epoch(&k, tenant, number, epoch);
         /* Retention drops closed ones that no row names; one that is named is missed there. */
         if (epoch < open &&
-            kv_get(c->v->s->kv, c->v->snap, KV_META, key_str(&k), &c->row, e) == ERR_NOT_FOUND)
+            kv_get(c->v->kv, c->v->snap, KV_META, key_str(&k), &c->row, e) == ERR_NOT_FOUND)
             continue;
         if (check_get(c, KV_META, key_str(&k), "epoch row", e) ||
             dict_epoch_read(buf_str(&c->row), &closed, &n, e))
@@ -170,7 +172,7 @@ static int on_epoch(struct check *c, struct str key, struct str value, struct er
     struct dict *d = dict_new(id, r.seed, &c->dict_bytes);
     struct dict **at = check_entry(c, CHECK_MAP_DICTS, str_n(&id, sizeof(id)), sizeof(d));
     *at = d;
-    if (dict_load(d, c->v->s->kv, c->v->snap, n, e))
+    if (dict_load(d, c->v->kv, c->v->snap, n, e))
         return e->code;
     if (!all_differ(c, d))
         return err_set(e, ERR_CORRUPT, "dictionary of service %u, epoch %u has something twice",
@@ -225,7 +227,7 @@ static int check_pairs(struct check *c, uint32_t tenant, uint32_t ordinal, struc
             rc = wrong(e, "label pair", tenant, pair);
         roaring_bitmap_t *bits = roaring_bitmap_create();
         if (!rc)
-            rc = postings_read(c->v->s->kv, c->v->snap, tenant, pair, bits, e);
+            rc = postings_read(c->v->kv, c->v->snap, tenant, pair, bits, e);
         if (!rc && !roaring_bitmap_contains(bits, ordinal))
             rc = wrong(e, "posting of series", tenant, ordinal);
         roaring_bitmap_free(bits);
@@ -293,7 +295,7 @@ static int on_pair(struct check *c, struct str key, struct str value, struct err
     int rc = key_u32_read(value, &id[1]) ? 0 : wrong(e, "label pair", id[0], id[1]);
 
     if (!rc)
-        rc = postings_read(c->v->s->kv, c->v->snap, id[0], id[1], bits, e);
+        rc = postings_read(c->v->kv, c->v->snap, id[0], id[1], bits, e);
     const uint64_t *uses = check_find(c, CHECK_MAP_PAIRS, str_n(id, sizeof(id)));
     if (!rc && !purging_has(&c->purging, id[0], 0) &&
         roaring_bitmap_get_cardinality(bits) != (uses ? *uses : 0))
@@ -342,7 +344,7 @@ static int check_log(struct check *c, struct err *e)
     int rc;
 
     key_control(&k, CONTROL_APPLIED);
-    rc = kv_get(c->v->s->kv, c->v->snap, KV_META, key_str(&k), &c->row, e);
+    rc = kv_get(c->v->kv, c->v->snap, KV_META, key_str(&k), &c->row, e);
     if (rc)
         return rc == ERR_NOT_FOUND ? 0 : rc;
     if (c->row.len != 12)

@@ -12,6 +12,7 @@
 #include "common/store/codec/tl.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/view.h"
 
 #define POINTS_MAX 4096 /* vectors under one row of points; the widest level has 64 */
 
@@ -111,7 +112,7 @@ static int is_marked(struct check *c, const struct member *m, uint32_t level, ui
 {
     struct dirty_mark mark;
     int rc = level < DIRTY_FIRST ? ERR_NOT_FOUND
-                                 : dirty_get(c->v->s->kv, c->v->snap, m, level, t, &mark, e);
+                                 : dirty_get(c->v->kv, c->v->snap, m, level, t, &mark, e);
 
     *ret = rc == 0;
     return rc == ERR_NOT_FOUND ? 0 : rc;
@@ -126,7 +127,7 @@ static int compare(struct check *c, const struct member *m, uint32_t level, uint
         if (v[i].saturated || (v[i].total == p[i].total && v[i].writes == p[i].writes))
             continue;
         /* A row of points goes when all of it is below the floor, vectors one by one. */
-        if (floors_load(c->v->s->kv, c->v->snap, m, &f, e))
+        if (floors_load(c->v->kv, c->v->snap, m, &f, e))
             return e->code;
         if (t + i * LEVELS[level].node < f.at[level])
             continue;
@@ -167,7 +168,7 @@ static int step(struct check *c, struct walk *v, struct walk *p, uint32_t level,
 
 int check_points(struct check *c, enum kv_cf cf, uint32_t level, struct err *e)
 {
-    struct kv *kv = c->v->s->kv;
+    struct kv *kv = c->v->kv;
     check_here();
     struct key from = { .len = 1, .b = { (char)level } },
                to = { .len = 1, .b = { (char)(level + 1) } };

@@ -18,6 +18,8 @@
 #include "common/store/query/cover.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/presence.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define DAYS (KEY_PRESENCE_BUCKET / DAY_SLOTS)
 
@@ -50,7 +52,7 @@ static int read_leaves(struct check *c, const struct member *m, uint32_t day, st
         key_member(&to, 0, m, end - 1);
         key_end(&to);
         struct kv_iter *it =
-            kv_iter_new(c->v->s->kv, c->v->snap, KV_FINE, key_str(&from), key_str(&to));
+            kv_iter_new(c->v->kv, c->v->snap, KV_FINE, key_str(&from), key_str(&to));
         for (; kv_iter_valid(it); kv_iter_next(it)) {
             uint32_t leaf = get_u32be(kv_iter_key(it).ptr + KEY_MEMBER_HEAD);
             presence_set(ret, (leaf - day) / LEAF_SLOTS);
@@ -131,7 +133,7 @@ static int read_part(struct check *c, struct gauge *x, bool group, bool *ret_any
 
     part_keys(x, group, &from, &to);
     check_here();
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, KV_TL, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, KV_TL, key_str(&from), key_str(&to));
     x->away |= check_is_away();
     *ret_any = kv_iter_valid(it);
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
@@ -191,8 +193,8 @@ static int check_part(struct check *c, struct gauge *x, struct err *e)
     memset(x->dims, 0, sizeof(x->dims));
     if (purging_has(&c->purging, x->m.tenant, x->m.scope))
         return 0;
-    if (floors_load(c->v->s->kv, c->v->snap, &x->m, &x->floors, e) ||
-        group_service_get(c->v->s->kv, c->v->snap, x->m.tenant, x->m.scope, &x->groups, e))
+    if (floors_load(c->v->kv, c->v->snap, &x->m, &x->floors, e) ||
+        group_service_get(c->v->kv, c->v->snap, x->m.tenant, x->m.scope, &x->groups, e))
         return check_found(c, e->code, e);
     int rc = read_part(c, x, false, &members, e);
     if (!rc)
@@ -215,7 +217,7 @@ static int check_parts(struct check *c, struct gauge *x, bool group, struct err 
     int rc = 0;
 
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, KV_TL, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, KV_TL, key_str(&k), key_str(&end));
     while (!rc && kv_iter_valid(it)) {
         if (!key_tl_read(kv_iter_key(it), &flags, &level, &x->m, &t)) {
             rc =
@@ -228,7 +230,7 @@ static int check_parts(struct check *c, struct gauge *x, bool group, struct err 
         if (group) {
             part_keys(x, false, &from, &to);
             struct kv_iter *other =
-                kv_iter_new(c->v->s->kv, c->v->snap, KV_TL, key_str(&from), key_str(&to));
+                kv_iter_new(c->v->kv, c->v->snap, KV_TL, key_str(&from), key_str(&to));
             both = kv_iter_valid(other);
             rc = kv_iter_status(other, e);
             kv_iter_free(other);

@@ -15,12 +15,15 @@
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/store/build/rollup_build.h"
 #include "common/store/check/check_impl.h"
 #include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
 #include "common/store/codec/tl.h"
 #include "common/store/query/cover.h"
-#include "common/store/query/rollup.h"
+#include "common/store/state/ru.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define ROW_MAX   GIB
 #define NODES_MAX 1440
@@ -57,7 +60,7 @@ static bool same_part(const struct member *a, const struct member *b)
 
 static int know_part(struct rollups *x, const struct member *m, struct err *e)
 {
-    struct kv *kv = x->c->v->s->kv;
+    struct kv *kv = x->c->v->kv;
     const struct kv_snap *snap = x->c->v->snap;
 
     if (x->known && same_part(&x->part, m))
@@ -92,7 +95,10 @@ static int check_merge(struct rollups *x, uint32_t level, const struct member *m
     struct vec_meta meta;
 
     arena_reset(x->arena);
-    int rc = rollup_children(x->c->v->s->kv, x->c->v->snap, level, m, t, x->arena, &c, e);
+    struct rollup_node n = {
+        .kv = x->c->v->kv, .snap = x->c->v->snap, .level = level, .t = t, .m = *m, .arena = x->arena
+    };
+    int rc = rollup_children(&n, &c, e);
     vec_for (i, &c.at)
         vec_push(&rows, c.at.ptr[i].row);
     if (!rc && !rows.len)
@@ -117,7 +123,7 @@ static int check_parent(struct rollups *x, enum kv_cf cf, uint32_t level, const 
     if (!is_sum(x, level + 1, m, t))
         return 0;
     key_ru(&k, level + 1, m, t);
-    int rc = kv_get(x->c->v->s->kv, x->c->v->snap, cf, key_str(&k), &x->c->row, e);
+    int rc = kv_get(x->c->v->kv, x->c->v->snap, cf, key_str(&k), &x->c->row, e);
     return rc == ERR_NOT_FOUND ? wrong(e, level + 1, m, t, "is missing, its children are there")
                                : rc;
 }
@@ -184,7 +190,7 @@ static int merge_children(struct rollups *x, uint32_t level, const struct member
     key_ru(&to, level - 1, m, t + LEVELS[level].node - 1);
     key_end(&to);
     struct kv_iter *it =
-        kv_iter_new(x->c->v->s->kv, x->c->v->snap, KV_FN, key_str(&from), key_str(&to));
+        kv_iter_new(x->c->v->kv, x->c->v->snap, KV_FN, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct str row = arena_strdup(x->arena, kv_iter_value(it));
         CHECK(row.ptr);
@@ -267,7 +273,7 @@ static int add_run(struct rollups *x, enum kv_cf cf, uint32_t row_level, uint32_
     key_member(&end, row_level, &high, to - 1);
     key_end(&end);
     struct kv_iter *it =
-        kv_iter_new(x->c->v->s->kv, x->c->v->snap, cf, key_str(&first), key_str(&end));
+        kv_iter_new(x->c->v->kv, x->c->v->snap, cf, key_str(&first), key_str(&end));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct vec_reader v;
         struct ru r;
@@ -353,7 +359,7 @@ static int check_run(struct rollups *x, const struct member *m, uint32_t level, 
 /* Calls check_run for each run that the rows of cf lead to; of fine: runs of level 1. */
 static int check_runs(struct rollups *x, enum kv_cf cf, struct err *e)
 {
-    struct kv_iter *it = kv_iter_new(x->c->v->s->kv, x->c->v->snap, cf, STR(""), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->c->v->kv, x->c->v->snap, cf, STR(""), STR_NULL);
     struct member m, last = { 0 };
     uint32_t level, t, entry, last_level = KEY_LEVELS, last_bucket = 0;
     int rc = 0;
@@ -388,7 +394,7 @@ static int check_runs(struct rollups *x, enum kv_cf cf, struct err *e)
 static int each(struct rollups *x, enum kv_cf cf,
                 int (*fn)(struct rollups *, struct str, struct str, struct err *), struct err *e)
 {
-    struct kv_iter *it = kv_iter_new(x->c->v->s->kv, x->c->v->snap, cf, STR(""), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->c->v->kv, x->c->v->snap, cf, STR(""), STR_NULL);
     int rc = 0;
 
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {

@@ -9,8 +9,10 @@
  */
 #include "common/store/check/check_impl.h"
 #include "common/store/codec/fp.h"
+#include "common/store/codec/raw.h"
 #include "common/store/codec/vec.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/view.h"
 
 /* ---- vectors ---- */
 
@@ -88,7 +90,7 @@ static int control_u32(struct check *c, enum key_control id, uint32_t none, uint
     struct key k;
 
     key_control(&k, id);
-    int rc = kv_get(c->v->s->kv, c->v->snap, KV_META, key_str(&k), &c->row, e);
+    int rc = kv_get(c->v->kv, c->v->snap, KV_META, key_str(&k), &c->row, e);
     *ret = none;
     if (rc == ERR_NOT_FOUND)
         return 0;
@@ -117,7 +119,7 @@ static int on_raw(struct check *c, struct str key, struct str value, struct err 
     if (raw_row_read(value, &head, e) || check_member(c, &m, t, 1, e) ||
         check_vector(c, m.tenant, m.scope, head.vector, &r, e))
         return err_wrap(e, "raw row at slot %u of series %016" PRIx64, t, m.series);
-    if (floors_load(c->v->s->kv, c->v->snap, &m, &f, e))
+    if (floors_load(c->v->kv, c->v->snap, &m, &f, e))
         return e->code;
     /* Where leaves are not kept, one row stands for several vectors (stage_fold.h). */
     if (r.sections > 1 || (!r.meta.saturated && r.meta.writes != 1 && t >= f.at[0]))

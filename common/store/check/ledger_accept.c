@@ -15,13 +15,14 @@
  * tenant count them as gone (ledger_out.c), and the list goes on telling them.
  */
 #include "common/base/mem.h"
-#include "common/base/rd.h"
 #include "common/base/wr.h"
 #include "common/store/check/ledger_walk.h"
+#include "common/store/ledger/adjust.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
-#define VERSION    1
-#define KEY_LEN    (LEDGER_KEY_LEN + 8)
 #define PLACES_MAX 10000
 
 /* ---- adopting: services of before the ledger ---- */
@@ -92,95 +93,6 @@ int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err
     return rc;
 }
 
-/* ---- rows of 74 ---- */
-
-static bool read_text(struct rd *r, struct str *ret)
-{
-    uint16_t len;
-
-    return rd_u16be(r, &len) && rd_bytes(r, len, ret);
-}
-
-/* Texts are the value's. */
-static int read_row(struct str key, struct str value, struct ledger_accepted *ret, struct err *e)
-{
-    struct rd r = rd_of(value);
-    struct str sums;
-    uint8_t version = 0;
-
-    *ret = (struct ledger_accepted){ 0 };
-    if (key.len != KEY_LEN ||
-        !ledger_key_read(str_sub(key, 0, LEDGER_KEY_LEN), &ret->m, &ret->bucket))
-        return err_set(e, ERR_CORRUPT, "a key of %zu bytes among accepted differences", key.len);
-    ret->at_ms = (int64_t)get_u64be(key.ptr + LEDGER_KEY_LEN);
-    if (!rd_u8(&r, &version) || version != VERSION || !rd_u64be(&r, &ret->lost) ||
-        !rd_u64be(&r, &ret->doubled) || !rd_bytes(&r, (size_t)3 * LEDGER_SUM_LEN, &sums) ||
-        !ledger_sum_read(sums.ptr, &ret->raw) ||
-        !ledger_sum_read(sums.ptr + LEDGER_SUM_LEN, &ret->levels) ||
-        !ledger_sum_read(sums.ptr + (size_t)2 * LEDGER_SUM_LEN, &ret->base) ||
-        !read_text(&r, &ret->who) || !read_text(&r, &ret->reason))
-        return err_set(e, ERR_CORRUPT,
-                       "an accepted difference of %zu bytes is not one of version %d", value.len,
-                       VERSION);
-    return 0;
-}
-
-int ledger_adjust_read(struct str key, struct str value, struct ledger_adjust *to,
-                       struct member *ret_m, uint32_t *ret_bucket, struct err *e)
-{
-    struct ledger_accepted x;
-
-    if (read_row(key, value, &x, e))
-        return e->code;
-    ledger_add(&to->raw, &x.raw);
-    ledger_add(&to->levels, &x.levels);
-    ledger_add(&to->base, &x.base);
-    to->rows++;
-    *ret_m = x.m;
-    *ret_bucket = x.bucket;
-    return 0;
-}
-
-int ledger_get_adjust(struct kv *kv, const struct kv_snap *snap, const struct member *m,
-                      uint32_t bucket, struct ledger_adjust *ret, struct err *e)
-{
-    struct member of;
-    struct key from, to;
-    uint32_t number;
-    int rc = 0;
-
-    *ret = (struct ledger_adjust){ 0 };
-    ledger_key(&from, KEY_LEDGER_ACCEPTED, m, bucket);
-    to = from;
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it); kv_iter_next(it))
-        rc = ledger_adjust_read(kv_iter_key(it), kv_iter_value(it), ret, &of, &number, e);
-    if (!rc)
-        rc = kv_iter_status(it, e);
-    kv_iter_free(it);
-    return rc;
-}
-
-int ledger_is_past(struct kv *kv, const struct kv_snap *snap, const struct member *m,
-                   uint32_t bucket, bool *ret, struct err *e)
-{
-    static const enum key_table tables[] = { KEY_LEDGER_IN, KEY_LEDGER_OUT, KEY_LEDGER_FOUND };
-    struct buf row;
-    struct key k;
-    int rc = ERR_NOT_FOUND;
-
-    buf_init(&row, 4 * KIB);
-    for (size_t i = 0; rc == ERR_NOT_FOUND && i < ARRAY_LEN(tables); i++) {
-        buf_reset(&row);
-        ledger_key(&k, tables[i], m, bucket);
-        rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
-    }
-    buf_deinit(&row);
-    *ret = rc == ERR_NOT_FOUND;
-    return *ret ? 0 : rc;
-}
-
 /* ---- accepting ---- */
 
 /* By how much one place differs; 0s where it does not. */
@@ -249,7 +161,7 @@ static int put_row(struct store *s, const struct ledger_accepted *x, struct kv_b
     ledger_sum_put(&x->levels, sums + LEDGER_SUM_LEN);
     ledger_sum_put(&x->base, sums + (size_t)2 * LEDGER_SUM_LEN);
     buf_init(&row, 4 * KIB);
-    (void)wr_u8(&row, VERSION);
+    (void)wr_u8(&row, LEDGER_ACCEPTED_VERSION);
     (void)wr_u64be(&row, x->lost);
     (void)wr_u64be(&row, x->doubled);
     (void)buf_add_str(&row, str_n(sums, sizeof(sums)));
@@ -353,7 +265,7 @@ static int with_name(struct store_view *v, struct ledger_accepted *x, struct buf
 
     buf_reset(row);
     key_scope(&k, x->m.tenant, x->m.scope);
-    int rc = kv_get(v->s->kv, v->snap, KV_META, key_str(&k), row, e);
+    int rc = kv_get(v->kv, v->snap, KV_META, key_str(&k), row, e);
     if (rc == ERR_NOT_FOUND)
         return 0;
     return rc ? rc : scope_row_read(buf_str(row), &epoch, &x->service, e);
@@ -374,10 +286,10 @@ int store_ledger_accepted(struct store_view *v, struct str tenant,
     to = from;
     key_end(&to);
     buf_init(&row, MIB);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct ledger_accepted x;
-        rc = read_row(kv_iter_key(it), kv_iter_value(it), &x, e);
+        rc = ledger_accepted_read(kv_iter_key(it), kv_iter_value(it), &x, e);
         if (!rc)
             rc = with_name(v, &x, &row, e);
         if (!rc)

@@ -22,8 +22,11 @@
 #include "common/store/codec/raw.h"
 #include "common/store/delete/purge.h"
 #include "common/store/kv/kv_reach.h"
+#include "common/store/ledger/adjust.h"
+#include "common/store/mask/purging.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/query/cover.h"
+#include "common/store/state/view.h"
 
 const char *const ledger_where_names[] = { "unsealed rows", "levels", "finest rows" };
 
@@ -97,8 +100,7 @@ static int read_table(struct ledger_audit *a, enum key_table table, struct err *
     from.len += 4;
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(a->v->s->kv, a->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(a->v->kv, a->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = read_row(a, table, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
@@ -120,7 +122,7 @@ static int add_cover(struct ledger_audit *a, size_t i, struct err *e)
         .floors = &p->floors,
         .dirty = &dirty,
     };
-    int rc = dirty_load(&dirty, a->v->s->kv, a->v->snap, &p->m, in.from, in.to, e);
+    int rc = dirty_load(&dirty, a->v->kv, a->v->snap, &p->m, in.from, in.to, e);
 
     if (!rc)
         cover_make(&in, &c);
@@ -151,7 +153,7 @@ static int begin(struct ledger_audit *a, bool deep, struct err *e)
         KEY_LEDGER_FOUND, KEY_LEDGER_WHOLE, KEY_LEDGER_ACCEPTED
     };
     struct purging purging = { 0 };
-    int rc = purging_load(&purging, a->v->s->kv, a->v->snap, e);
+    int rc = purging_load(&purging, a->v->kv, a->v->snap, e);
 
     a->result.skipped = !rc && purging_has(&purging, a->result.tenant, a->result.scope);
     vec_free(&purging.at);
@@ -160,7 +162,7 @@ static int begin(struct ledger_audit *a, bool deep, struct err *e)
         rc = read_table(a, tables[i], e);
     for (size_t i = 0; !rc && i < a->parts.len; i++) {
         struct ledger_part *p = &a->parts.ptr[i];
-        rc = floors_load(a->v->s->kv, a->v->snap, &p->m, &p->floors, e);
+        rc = floors_load(a->v->kv, a->v->snap, &p->m, &p->floors, e);
         if (!rc)
             rc = add_cover(a, i, e);
     }
@@ -203,7 +205,7 @@ static int raw_low(struct ledger_audit *a, uint32_t *ret, struct err *e)
 
     *ret = 0;
     key_control(&k, CONTROL_RAW_LOW);
-    int rc = kv_get(a->v->s->kv, a->v->snap, KV_META, key_str(&k), &row, e);
+    int rc = kv_get(a->v->kv, a->v->snap, KV_META, key_str(&k), &row, e);
     if (!rc && !key_u32_read(buf_str(&row), ret))
         rc = err_set(e, ERR_CORRUPT, "control value %d has %zu bytes", CONTROL_RAW_LOW, row.len);
     return rc == ERR_NOT_FOUND ? 0 : rc;
@@ -236,7 +238,7 @@ static int walk_raw(struct ledger_audit *a, size_t *rows, struct err *e)
     }
     if (rc)
         return rc;
-    struct kv_iter *it = kv_iter_new(a->v->s->kv, a->v->snap, KV_RAW, key_str(&a->next), STR_NULL);
+    struct kv_iter *it = kv_iter_new(a->v->kv, a->v->snap, KV_RAW, key_str(&a->next), STR_NULL);
     for (; !rc && *rows && kv_iter_valid(it); --*rows) {
         if (raw_elsewhere(a, kv_iter_key(it), &k)) {
             kv_iter_seek(it, key_str(&k));
@@ -361,7 +363,7 @@ static int walk_run(struct ledger_audit *a, size_t *rows, struct err *e)
     struct kv_reach *reach = kv_reach();
     if (reach)
         reach->met = false;
-    struct kv_iter *it = kv_iter_new(a->v->s->kv, a->v->snap, cf, key_str(&a->next), STR_NULL);
+    struct kv_iter *it = kv_iter_new(a->v->kv, a->v->snap, cf, key_str(&a->next), STR_NULL);
     int rc = walk_iter(a, r, it, rows, &done, e);
     if (reach && reach->met)
         note_away(a, r);
@@ -558,7 +560,7 @@ static int read_names(struct ledger_audit *a, struct str scope_row, struct err *
     keep_name(a, 1, service, &a->result.service);
     buf_init(&row, MIB);
     key_tenant(&k, a->result.tenant);
-    rc = kv_get(a->v->s->kv, a->v->snap, KV_META, key_str(&k), &row, e);
+    rc = kv_get(a->v->kv, a->v->snap, KV_META, key_str(&k), &row, e);
     if (!rc)
         rc = tenant_row_read(buf_str(&row), &tenant, e);
     if (!rc)
@@ -581,7 +583,7 @@ int store_ledger_next(struct store_view *v, uint32_t tenant, uint32_t scope,
     from.b[from.len++] = 0; /* the least key behind it */
     key_end(&to);
     a->generation = ledger_generation(v->s);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     found = kv_iter_valid(it);
     int rc = kv_iter_status(it, e);
     if (found && kv_iter_key(it).len != 9)

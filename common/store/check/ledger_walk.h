@@ -6,6 +6,7 @@
 #ifndef COMMON_STORE_CHECK_LEDGER_WALK_H
 #define COMMON_STORE_CHECK_LEDGER_WALK_H
 
+#include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"
 
 struct ledger_node {

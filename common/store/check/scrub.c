@@ -31,9 +31,13 @@
 #include "common/store/codec/tl.h"
 #include "common/store/delete/purge.h"
 #include "common/store/kv/kv_reach.h"
+#include "common/store/mask/purging.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define JOB_BYTES (4 * MIB)
 #define STEP_MS   50 /* what is sparse costs time, not rows */
@@ -102,7 +106,7 @@ static int damaged(struct step *x, enum kv_cf cf, struct str key, struct err *e)
     (void)err_wrap(e, "level %u, slot %u, service %u, %016" PRIx64, n.level, n.t, n.m.scope,
                    n.m.series);
     struct err why = *e;
-    if (floors_load(x->v->s->kv, x->v->snap, &n.m, &f, e))
+    if (floors_load(x->v->kv, x->v->snap, &n.m, &f, e))
         return e->code;
     bool rebuilt = n.level >= DIRTY_FIRST && n.level > floors_base(&f, group, n.t);
     find(x, rebuilt ? SCRUB_NODE : SCRUB_ROW, &n, &why);
@@ -112,8 +116,7 @@ static int damaged(struct step *x, enum kv_cf cf, struct str key, struct err *e)
 static int walk_rows(struct step *x, enum kv_cf cf, struct err *e)
 {
     struct scrub *s = x->s;
-    struct kv_iter *it =
-        kv_iter_new(x->v->s->kv, x->v->snap, cf, str_n(s->key, s->key_len), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, cf, str_n(s->key, s->key_len), STR_NULL);
     int rc = 0;
 
     for (; !rc && x->rows < x->rows_max && kv_iter_valid(it); kv_iter_next(it)) {
@@ -148,7 +151,7 @@ static bool deletes_run(struct step *x, uint32_t tenant, uint32_t scope)
     struct purging p = { 0 };
     struct err e;
 
-    bool any = purging_load(&p, x->v->s->kv, x->v->snap, &e) || purging_has(&p, tenant, scope);
+    bool any = purging_load(&p, x->v->kv, x->v->snap, &e) || purging_has(&p, tenant, scope);
     vec_free(&p.at);
     return any;
 }
@@ -166,7 +169,7 @@ static int compare(struct step *x, const struct build_node *n, const struct buil
         key_member(&k, n->level, &m, n->t);
     else
         key_ru(&k, n->level, &m, n->t);
-    int rc = kv_get(x->v->s->kv, x->v->snap, want->cf, key_str(&k), row, e);
+    int rc = kv_get(x->v->kv, x->v->snap, want->cf, key_str(&k), row, e);
     if (rc == ERR_NOT_FOUND)
         return err_set(e, ERR_CORRUPT, "%016" PRIx64 " is missing, its children are there",
                        want->id);
@@ -201,7 +204,7 @@ static int compare_bytes(struct step *x, const struct build_job *j, struct buf *
             break;
         m.series = want->id;
         key_member(&k, j->node.level, &m, j->node.t);
-        rc = kv_get(x->v->s->kv, x->v->snap, want->cf, key_str(&k), row, e);
+        rc = kv_get(x->v->kv, x->v->snap, want->cf, key_str(&k), row, e);
         if (!rc && !str_eq(buf_str(row), want->bytes))
             rc = err_set(e, ERR_CORRUPT, "%016" PRIx64 " is not the sum of its children, by entry",
                          want->id);
@@ -250,7 +253,7 @@ static int points_of(struct step *x, const struct build_node *n, const struct bu
     key_tl(&from, group ? KEY_TL_GROUP : 0, below, &m, n->t - n->t % LEVELS[below].tl_chunk);
     key_tl(&to, group ? KEY_TL_GROUP : 0, below, &m, end - 1);
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(x->v->s->kv, x->v->snap, KV_TL, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_TL, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (!key_tl_read(kv_iter_key(it), &flags, &level, &row_m, &t))
             rc = err_set(e, ERR_CORRUPT, "key of a timeline");
@@ -280,7 +283,7 @@ static bool children_whole(struct step *x, const struct build_job *j)
     struct floors f;
     struct err skip;
 
-    if (floors_load(x->v->s->kv, x->v->snap, &n->m, &f, &skip))
+    if (floors_load(x->v->kv, x->v->snap, &n->m, &f, &skip))
         return false;
     vec_for (i, &j->sums) {
         const struct build_sum *s = &j->sums.ptr[i];
@@ -316,11 +319,13 @@ static int check_node(struct step *x, struct err *e)
 {
     struct scrub *s = x->s;
     struct build_job j = { 0 };
+    struct build_room room = { .bytes_max = JOB_BYTES, .rows_max = x->rows_max, .arena = x->arena };
     struct kv_reach *reach = kv_reach();
     struct dirty_mark mark;
+
     if (reach)
         reach->met = false;
-    int rc = dirty_get(x->v->s->kv, x->v->snap, &s->node.m, s->node.level, s->node.t, &mark, e);
+    int rc = dirty_get(x->v->kv, x->v->snap, &s->node.m, s->node.level, s->node.t, &mark, e);
 
     if (rc != ERR_NOT_FOUND) { /* it is not used, and will be built */
         s->in_node = false;
@@ -329,7 +334,7 @@ static int check_node(struct step *x, struct err *e)
     err_clear(e);
     arena_reset(x->arena);
     s->cursor.entry = 1; /* rows without children, too */
-    rc = build_read_node(x->v, &s->node, &s->cursor, JOB_BYTES, x->rows_max, x->arena, &j, e);
+    rc = build_read_node(x->v, &s->node, &s->cursor, &room, &j, e);
     bool read = !rc;
     if (reach && reach->met) { /* nothing can be said */
         s->away++;
@@ -376,7 +381,7 @@ static int next_node(struct step *x, struct err *e)
         memcpy(k.b, s->key, s->key_len);
         k.len = s->key_len;
     }
-    struct kv_iter *it = kv_iter_new(x->v->s->kv, x->v->snap, KV_COARSE, key_str(&k), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_COARSE, key_str(&k), STR_NULL);
     bool found = kv_iter_valid(it) && key_member_read(kv_iter_key(it), &level, &m, &t);
     int rc = found ? 0 : kv_iter_status(it, e);
     x->rows++;
@@ -432,7 +437,13 @@ int store_scrub_mark(struct store *s, const struct build_node *n, struct err *e)
     int rc = store_refuse(s, e);
 
     if (!rc)
-        rc = dirty_mark(s, b, &n->m, n->t, n->level - 1, engine_ms, dirty_entry(s), e);
+        rc = dirty_mark(s, b,
+                        &(struct dirty_change){ .m = n->m,
+                                                .t = n->t,
+                                                .base = n->level - 1,
+                                                .engine_ms = engine_ms,
+                                                .entry = dirty_entry(s) },
+                        e);
     if (!rc)
         rc = store_write_batch(s, b, true, e);
     else

@@ -20,10 +20,12 @@
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
+#include "common/store/catalog/names.h"
 #include "common/store/codec/keys.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/kv/kv_reach.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 #define BATCH      128
@@ -146,7 +148,7 @@ static int ask(struct walk *w, struct err *e)
     for (size_t i = 0; i < w->batch_len; i++)
         ranges[i] =
             (struct kv_range){ str_n(w->batch[i].from, w->batch[i].len), key_str(&w->batch[i].to) };
-    if (kv_sizes(w->v->s->kv, w->cf, ranges, w->batch_len, bytes, e))
+    if (kv_sizes(w->v->kv, w->cf, ranges, w->batch_len, bytes, e))
         return e->code;
     for (size_t i = 0; i < w->batch_len; i++) {
         w->batch[i].owner->bytes += bytes[i];
@@ -213,7 +215,7 @@ static int walk_family(struct walk *w, uint64_t live, struct err *e)
     uint64_t *before = XNEW_ARRAY(uint64_t, before_len + 1);
     struct owner nobody = { .kind = w->o->tenants ? 0 : families[w->cf].kind,
                             .level = SPACE_NO_LEVEL };
-    struct kv_iter *it = kv_iter_new(w->v->s->kv, w->v->snap, w->cf, STR_NULL, STR_NULL);
+    struct kv_iter *it = kv_iter_new(w->v->kv, w->v->snap, w->cf, STR_NULL, STR_NULL);
     struct key next;
     int rc = 0;
 
@@ -295,7 +297,7 @@ static int name_of(struct walk *w, struct buf *row, uint32_t tenant, uint32_t sc
         key_scope(&k, tenant, scope);
     else
         key_tenant(&k, tenant);
-    int rc = kv_get(w->v->s->kv, w->v->snap, KV_META, key_str(&k), row, e);
+    int rc = kv_get(w->v->kv, w->v->snap, KV_META, key_str(&k), row, e);
     if (rc && rc != ERR_NOT_FOUND)
         return rc;
     if (!rc)
@@ -354,7 +356,7 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
     struct kv_stats stats;
     struct kv_disk disk;
     struct kv_reach here = { .local = true }, *before = kv_reach_set(&here);
-    int rc = kv_disk(v->s->kv, &disk, e);
+    int rc = kv_disk(v->kv, &disk, e);
 
     *ret = (struct space){ 0 };
     for (int i = 0; !rc && i < KV_CFS; i++) {
@@ -364,10 +366,10 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
     }
     (void)kv_reach_set(before);
     if (!rc)
-        rc = kv_far(v->s->kv, v->snap, on_far, &w, e);
+        rc = kv_far(v->kv, v->snap, on_far, &w, e);
     if (!rc)
         rc = name_rows(&w, ret, e);
-    kv_stats(v->s->kv, &stats);
+    kv_stats(v->kv, &stats);
     ret->obsolete_bytes = disk.tables_bytes - MIN(disk.tables_bytes, ret->tables_bytes);
     ret->log_bytes = disk.log_bytes;
     ret->other_bytes = disk.other_bytes;

@@ -9,12 +9,25 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/vec.h"
+#include "common/store/codec/keys.h"
 
 struct raw_row {
     uint32_t wid_bucket; /* where its write id stands */
     uint32_t wid_rows;   /* rows that came with the same write id */
     struct str vector;   /* vec.h */
 };
+/* One row with its key, for those who seal and count it. Bytes are borrowed. */
+struct seal_row {
+    struct member m;
+    uint32_t t;
+    const uint8_t *wid;
+    uint32_t wid_bucket, wid_rows;
+    struct str vector;
+};
+struct seal_rows {
+    VEC(struct seal_row) at;
+};
+
 void raw_row_begin(struct buf *out, uint32_t wid_bucket, uint32_t wid_rows); /* then vec_encode */
 NODISCARD int raw_row_read(struct str row, struct raw_row *ret, struct err *e);
 

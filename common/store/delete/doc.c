@@ -4,7 +4,10 @@
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define VERSION  1
 #define HEAD_LEN 33
@@ -131,7 +134,7 @@ static int load_body(struct store_view *v, const struct doc_name *n, struct doc 
     buf_init(&chunk, DOC_CHUNK);
     for (uint32_t i = 0; i < chunks && !rc; i++) {
         key_chunk(&k, n, i);
-        rc = kv_get(v->s->kv, v->snap, KV_META, key_of(&k), &chunk, e);
+        rc = kv_get(v->kv, v->snap, KV_META, key_of(&k), &chunk, e);
         if (rc == ERR_NOT_FOUND || (!rc && chunk.len != MIN(DOC_CHUNK, d->bytes - at)))
             rc = err_set(e, ERR_CORRUPT, "part %" PRIu32 " of \"%.*s\" is missing or too short", i,
                          STR_ARG(n->id));
@@ -153,7 +156,7 @@ int store_doc_get(struct store_view *v, const struct doc_name *n, struct arena *
     if (check_name(n, true, e))
         return e->code;
     buf_init(&row, HEAD_LEN + DOC_META_MAX);
-    int rc = load(v->s->kv, v->snap, n, &row, ret, e);
+    int rc = load(v->kv, v->snap, n, &row, ret, e);
     if (!rc) {
         ret->meta = arena_strdup(a, ret->meta);
         body = arena_alloc(a, (size_t)ret->bytes + 1);
@@ -196,7 +199,7 @@ int store_doc_list(struct store_view *v, const struct doc_name *n, size_t max, s
         put_byte(&from, 0); /* behind it */
     key_kind(&to, KEY_DOC, n);
     to.b[to.len - 1]++;
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_of(&from), key_of(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_of(&from), key_of(&to));
     for (; kv_iter_valid(it) && !rc; kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
         if (ret->at.len >= MIN(max, DOC_LIST_MAX)) {

@@ -23,55 +23,32 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/build/build_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/due.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ROW_MAX      (64 * MIB)
-#define BATCH_BYTES  MIB
 #define IDLE_WAIT_MS 60000
 #define LOOK_MS      1000 /* between looks for files that were made anew */
 
 struct phase {
     purge_phase fn;
     const char *name;
-    const char *words; /* of the list of deletes */
 };
-#define PHASES_MAX 7
-static const struct phase RANGES = { purge_ranges, "ranges", "rows of whole services" };
-static const struct phase LABELS = { purge_labels, "labels", "label sets" };
-static const struct phase POSTINGS = { purge_postings, "postings", "label index" };
-static const struct phase PAIRS = { purge_pairs, "pairs", "label values" };
-static const struct phase TABLES = { purge_tables, "tables", "dictionaries and names" };
-static const struct phase MARKS = { purge_marks, "marks", "edges of the range" };
-static const struct phase GROUPS = { purge_groups, "groups", "roll-ups of those who stay" };
-static const struct phase ROWS = { purge_rows, "rows", "rows of series" };
-static const struct phase DAYS = { purge_days, "days", "days with data" };
-static const struct phase *const phases[][PHASES_MAX] = {
-    [TOMB_TENANT] = { &RANGES, &TABLES },
-    [TOMB_SERVICES] = { &RANGES, &LABELS, &POSTINGS, &PAIRS, &TABLES },
-    [TOMB_SERIES] = { &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
-    [TOMB_RANGE] = { &MARKS, &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
+static const struct phase phases[] = {
+    [TOMB_RANGES] = { purge_ranges, "ranges" },
+    [TOMB_LABELS] = { purge_labels, "labels" },
+    [TOMB_POSTINGS] = { purge_postings, "postings" },
+    [TOMB_PAIRS] = { purge_pairs, "pairs" },
+    [TOMB_TABLES] = { purge_tables, "tables" },
+    [TOMB_MARKS] = { purge_marks, "marks" },
+    [TOMB_GROUPS] = { purge_groups, "groups" },
+    [TOMB_ROWS] = { purge_rows, "rows" },
+    [TOMB_DAYS] = { purge_days, "days" },
 };
-
-static uint32_t phase_count(const struct tomb *t)
-{
-    uint32_t n = 0;
-
-    while (n < PHASES_MAX && phases[t->kind][n])
-        n++;
-    return n;
-}
-
-const char *tomb_phase(const struct tomb *t)
-{
-    if (t->state == TOMB_DONE)
-        return "";
-    if (t->state == TOMB_PURGED)
-        return "files";
-    if (!t->of)
-        return "waiting";
-    return t->phase < phase_count(t) ? phases[t->kind][t->phase]->words : "";
-}
 
 /* ---- working memory ---- */
 
@@ -84,10 +61,13 @@ struct purge *purge_new(void)
     return p;
 }
 
-void purge_free(struct purge *p)
+void purge_close(struct tombs *t)
 {
+    struct purge *p = t ? t->purge : NULL;
+
     if (!p)
         return;
+    t->purge = NULL;
     fix_free(p->fix);
     roaring_bitmap_free(p->alive);
     vec_free(&p->days);
@@ -101,54 +81,6 @@ bool store_wants_quiet(const struct store *s)
 }
 
 /* ---- batches ---- */
-
-void purge_touch(struct purge_step *x, enum kv_cf cf, uint32_t lead, uint32_t bucket)
-{
-    struct key k;
-
-    key_tomb_span(&k, x->t->tenant, x->t->entry, cf, lead, bucket);
-    kv_batch_put(x->b, KV_META, key_str(&k), STR(""));
-}
-
-void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes)
-{
-    x->rows += rows;
-    x->bytes += bytes;
-    x->rows_left -= MIN(x->rows_left, MAX(rows, 1u));
-    x->full = x->full || !x->rows_left;
-}
-
-/* With room for what comes last: the tomb, its progress, rows of the ledger. */
-int purge_fits(const struct purge_step *x, struct err *e)
-{
-    size_t max = kv_batch_max(x->s->kv);
-
-    if (kv_batch_bytes(x->b) <= max - MIN(max / 8, (size_t)MIB))
-        return 0;
-    return err_set(e, ERR_LIMIT, "a step of %zu bytes is larger than a batch may be",
-                   kv_batch_bytes(x->b));
-}
-
-void purge_look_full(struct purge_step *x)
-{
-    size_t most = MIN((size_t)BATCH_BYTES, kv_batch_max(x->s->kv) / 4);
-
-    x->full = x->full || kv_batch_bytes(x->b) >= most;
-}
-
-size_t purge_mask_at(const struct tomb *t)
-{
-    return t->cursor.len == 4 ? get_u32be(t->cursor.ptr) : 0;
-}
-
-void purge_set_mask(struct tomb *t, size_t mask)
-{
-    char at[4];
-
-    put_u32be(at, (uint32_t)mask);
-    buf_reset(&t->cursor);
-    buf_add(&t->cursor, at, sizeof(at));
-}
 
 static void put_tomb(struct purge_step *x)
 {
@@ -212,8 +144,7 @@ static void ended(struct store *s, struct tomb *t)
     atomic_store(&all->purged_view, view_latest(s));
     build_look(s, DIRTY_FIRST, 0); /* what had to wait */
     masks_deinit(&t->masks);
-    purge_free(all->purge);
-    all->purge = NULL;
+    purge_close(all);
 }
 
 static int write_step(struct purge_step *x, bool last, struct err *e)
@@ -223,7 +154,7 @@ static int write_step(struct purge_step *x, bool last, struct err *e)
 
     x->t->rows += x->rows;
     x->t->bytes += x->bytes;
-    x->t->of = phase_count(x->t) * 1000;
+    x->t->of = tomb_phase_count(x->t) * 1000;
     x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
     put_progress(x);
     rc = store_write_batch(x->s, x->b, last, e); /* purged_view counts on the last one */
@@ -238,15 +169,16 @@ static int write_step(struct purge_step *x, bool last, struct err *e)
 static int run_phases(struct purge_step *x, struct err *e)
 {
     struct tomb *t = x->t;
-    uint32_t n = phase_count(t);
+    uint32_t n = tomb_phase_count(t);
     int rc = 0;
 
     while (!rc && !x->full && !x->wants_quiet && t->phase < n) {
         bool done = false;
         x->permille = 0;
-        rc = phases[t->kind][t->phase]->fn(x, &done, e);
+        const struct phase *phase = &phases[tomb_phase_at(t)];
+        rc = phase->fn(x, &done, e);
         if (rc)
-            return err_wrap(e, "%s", phases[t->kind][t->phase]->name);
+            return err_wrap(e, "%s", phase->name);
         if (!done)
             return 0;
         t->phase++;
@@ -268,8 +200,7 @@ static void take_back(struct store *s, struct tomb *t, uint8_t phase, struct str
     t->phase = phase;
     buf_reset(&t->cursor);
     buf_add_str(&t->cursor, cursor);
-    purge_free(all->purge);
-    all->purge = NULL;
+    purge_close(all);
 }
 
 static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct err *e)
@@ -293,7 +224,7 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     if (rc)
         take_back(s, t, phase, buf_str(&cursor));
     buf_deinit(&cursor);
-    bool last = !rc && t->phase == phase_count(t);
+    bool last = !rc && t->phase == tomb_phase_count(t);
     if (last)
         put_end(&x);
     if (last) /* no earlier view is without it */
@@ -324,8 +255,7 @@ static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret
         rc = write_step(&x, false, e);
     if (!rc && *ret_left)
         atomic_store(&all->purged_view, view_latest(s));
-    purge_free(all->purge);
-    all->purge = NULL;
+    purge_close(all);
     kv_batch_free(x.b);
     return rc ? err_wrap(e, "write ids of delete %" PRIu64, t->entry) : 0;
 }
@@ -421,55 +351,4 @@ uint64_t store_purge_wait_ms(struct store *s)
         return IDLE_WAIT_MS;
     uint64_t next = s->tombs->look_after_ms, now = clock_mono_ms(s->o.clock);
     return next > now ? next - now : 0;
-}
-
-/* ---- for the checker ---- */
-
-static int add_dead_tenants(struct purging *p, struct kv *kv, const struct kv_snap *snap,
-                            struct err *e)
-{
-    struct key from = { .len = 1, .b = { KEY_TOMB } }, to = from;
-    int rc = 0;
-
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
-        struct tomb *t = tomb_new();
-        rc = tomb_row_read(kv_iter_key(it), kv_iter_value(it), t, e);
-        if (!rc && t->kind == TOMB_TENANT && t->state != TOMB_DONE)
-            vec_push(&p->at, ((struct purging_scope){ t->tenant,
-                                                      t->state == TOMB_PURGING ? 0 : UINT32_MAX }));
-        tomb_free(t);
-    }
-    if (!rc)
-        rc = kv_iter_status(it, e);
-    kv_iter_free(it);
-    return rc;
-}
-
-int purging_load(struct purging *p, struct kv *kv, const struct kv_snap *snap, struct err *e)
-{
-    struct key from = { .len = 1, .b = { KEY_TOMB_MASK } }, to = from;
-
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
-    for (; kv_iter_valid(it); kv_iter_next(it)) {
-        struct str key = kv_iter_key(it);
-        if (key.len == KEY_TOMB_MASK_LEN)
-            vec_push(&p->at,
-                     ((struct purging_scope){ get_u32be(key.ptr + 1), get_u32be(key.ptr + 13) }));
-    }
-    int rc = kv_iter_status(it, e);
-    kv_iter_free(it);
-    return rc ? rc : add_dead_tenants(p, kv, snap, e);
-}
-
-bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope)
-{
-    vec_for (i, &p->at) {
-        const struct purging_scope *x = &p->at.ptr[i];
-        if (x->tenant == tenant && (!scope || !x->scope || x->scope == scope))
-            return true;
-    }
-    return false;
 }

@@ -4,9 +4,11 @@
  * tomb*.c.
  *
  *   purge.c          phases, steps, progress, the end of a tomb
+ *   purge_step.c     the batch of a step, and its budget
  *   purge_span.c     whole ranges: (column family, level, bucket) with rows of a tenant or service
  *   purge_rows.c     row by row: some series, a range of time; marks on parents over an edge
  *   purge_groups.c   roll-ups of services that lost some series: stages; the way out
+ *   purge_of.c       groups of a deleted series
  *   purge_floor.c    minutes of groups that no row of a member tells apart any more
  *   purge_fix.c      units of time in which deleted series have rows
  *   purge_ru.c       what leaves the rows of groups in one
@@ -18,15 +20,17 @@
 
 #include <roaring/roaring.h>
 
+#include "common/store/build/rollup_build.h"
 #include "common/store/catalog/group.h"
-#include "common/store/codec/fn.h"
 #include "common/store/codec/tl.h"
 #include "common/store/codec/vecdiff.h"
+#include "common/store/codec/vecsum.h"
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
-#include "common/store/query/rollup.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/fn_calc.h"
+#include "common/store/state/ru.h"
 
 /* ---- runs of keys: purge_span.c ---- */
 
@@ -100,7 +104,7 @@ struct purge {
     struct buf row;
 };
 struct purge *purge_new(void);
-void purge_free(struct purge *p); /* NULL is fine */
+void purge_close(struct tombs *t); /* frees t->purge; NULLs are fine */
 
 /* ---- groups that lose members: purge_groups.c ---- */
 
@@ -169,6 +173,7 @@ struct fix {
     struct tl_rows *tl_rows;    /* the store's, for these */
 };
 void fix_free(struct fix *f); /* NULL is fine */
+
 /* Groups of series `index` of the mask by rules that hold in [from, to), base ones only. */
 NODISCARD int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
                          uint64_t ret[GROUP_RULES_MAX], size_t *ret_n, struct err *e);
@@ -190,20 +195,7 @@ NODISCARD int fix_survivors(struct fix *f, bool *ret_cut, struct err *e);
 NODISCARD int fix_presence(struct fix *f, struct err *e);
 void fix_left_drop(struct fix *f);
 
-/* ---- for the checker ---- */
-
-struct purging_scope {
-    uint32_t tenant, scope;
-};
-/* Services with rows of deletes that are not purged: scope 0 is a whole tenant, UINT32_MAX one of
- * which only write ids are left. */
-struct purging {
-    VEC(struct purging_scope) at;
-};
-NODISCARD int purging_load(struct purging *p, struct kv *kv, const struct kv_snap *snap,
-                           struct err *e);
-/* Scope 0: any of the tenant. */
-bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope);
+/* ---- batches: purge_step.c ---- */
 
 void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes);
 /* ERR_LIMIT: the batch is too large to be written. */

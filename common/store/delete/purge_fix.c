@@ -17,6 +17,7 @@
 #include "common/base/size.h"
 #include "common/store/delete/purge.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define UNIT_BYTES  (16 * MIB) /* of rows read */
 #define BATCH_BYTES (16 * MIB)

@@ -20,6 +20,7 @@
 #include "common/store/delete/purge.h"
 #include "common/store/retain/retain_impl.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define BUCKETS_MAX 64 /* of a step */
 #define NODE        LEVELS[2].node

@@ -19,6 +19,7 @@
 #include "common/store/delete/purge.h"
 #include "common/store/dict/dict_rows.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 /* False: not quiet, and the step now asks for it. It counts what was so when the step began: what
  * the committer ends in the middle of it is newer than what the step has read. */

@@ -19,6 +19,7 @@
 #include "common/store/delete/purge.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define NEWS_MAX 1000000
 

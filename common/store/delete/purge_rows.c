@@ -21,9 +21,11 @@
 #include "common/store/delete/purge.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/ledger/ledger_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 struct walk {
     struct purge_step *x;
@@ -488,7 +490,10 @@ static int mark_edge(struct purge_step *x, const struct member *m, uint32_t t, s
     uint32_t base = floors_base(&f, true, t);
     if (base == FLOORS_GONE)
         return 0;
-    return dirty_mark(x->s, x->b, m, t, base, store_now(x->s), dirty_entry(x->s), e);
+    struct dirty_change c = {
+        .m = *m, .t = t, .base = base, .engine_ms = store_now(x->s), .entry = dirty_entry(x->s)
+    };
+    return dirty_mark(x->s, x->b, &c, e);
 }
 
 static int mark_scope(struct purge_step *x, const struct mask *mask, struct err *e)

@@ -18,7 +18,9 @@
 
 #include "common/base/mem.h"
 #include "common/store/delete/purge.h"
+#include "common/store/state/fn_calc.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 static const struct fix_row *row_of(const struct fix *f, const struct fix_item *i)
 {

@@ -7,6 +7,7 @@
 #include "common/base/wr.h"
 #include "common/store/delete/purge.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 const struct purge_cf PURGE_CF[] = {
     { KV_FINE, 1 }, { KV_COARSE, 1 }, { KV_RU, 1 }, { KV_TL, 1 }, { KV_FN, 1 }, { KV_EXM, 0 },

@@ -7,7 +7,10 @@
 #include "common/base/size.h"
 #include "common/store/delete/purge.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ROW_MAX (64 * MIB)
 

@@ -26,7 +26,10 @@
 #include "common/store/delete/purge.h"
 #include "common/store/delete/tomb_delete_impl.h"
 #include "common/store/ledger/ledger_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ROW_MAX      (64 * MIB)
 #define CHUNK_SERIES 4096

@@ -19,6 +19,8 @@
 #include "common/store/query/match.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ARENA_MAX  (256 * MIB)
 #define NAME_BYTES MIB
@@ -78,8 +80,7 @@ static int find_scopes(struct planner *x, struct err *e)
     key_table(&from, KEY_SCOPE, x->p->tenant);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(x->v->s->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = add_scope(x, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
@@ -116,8 +117,7 @@ static int snap_scope(struct planner *x, uint32_t scope, struct err *e)
     from.len -= 2;
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(x->v->s->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         rc = floors_read(kv_iter_value(it), &f, e);
         if (!rc)

@@ -6,6 +6,7 @@
 
 #include "common/base/size.h"
 #include "common/store/delete/tomb_delete_impl.h"
+#include "common/store/state/store_impl.h"
 
 #define ROW_BYTES      (KEY_RAW_LEN + KEY_WID_LEN + WID_ROW_MAX) /* in the batch, at most */
 #define PART_BYTES_MAX (32 * MIB)

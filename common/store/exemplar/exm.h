@@ -162,21 +162,18 @@ void store_exm_list_deinit(struct store_exm_list *l);
 /* ---- writing, retention, deletes: shard thread ---- */
 
 /* Counts what came in this minute of engine time, so that no tenant fills the disk. */
-struct exm_gate {
-    int64_t minute;
-    struct map_u64 series; /* hash of the member -> index into rows */
-    VEC(uint32_t) rows;
-    VEC(uint64_t) bytes; /* by tenant */
-    int64_t retained;    /* minute of the last look at old buckets */
-};
-void exm_gate_init(struct exm_gate *g);
-void exm_gate_deinit(struct exm_gate *g);
+struct exm_gate;
+struct exm_gate *exm_gate_new(void);
+void exm_gate_free(struct exm_gate *g); /* NULL is fine */
 
 struct dict;
 struct exm_stage {
     const struct store_series *in;
     struct member m;
     const struct dict *dict; /* s->scratch.node_map leads to its ids */
+    /* Appends the vector of one exemplar, of nodes of the request being staged, to *out. */
+    void (*encode)(struct store *s, const struct dict *d, const uint32_t *nodes,
+                   const uint64_t *values, size_t len, struct buf *out);
     int64_t engine_ms;
 };
 NODISCARD int exm_check(const struct store_series *r, size_t nodes, struct err *e); /* ERR_INPUT */

@@ -26,8 +26,9 @@
 #include "common/store/exemplar/exm_impl.h"
 #include "common/store/query/scan.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/store_impl.h"
 #include "common/store/state/tl_scan.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define WHOLE_MS 15000 /* a push of up to this is in one leaf: distributor/base/window.h */
 #define RAW_MAX  (UINT32_C(1) << 22) /* leaves with unsealed rows that are held */
@@ -75,7 +76,7 @@ static int service_hash(struct exm_walk *w, uint32_t scope, uint64_t *ret, struc
     }
     key_scope(&k, w->match.tenant, scope);
     buf_init(&row, MIB);
-    int rc = kv_get(w->v->s->kv, w->v->snap, KV_META, key_str(&k), &row, e);
+    int rc = kv_get(w->v->kv, w->v->snap, KV_META, key_str(&k), &row, e);
     if (rc == ERR_NOT_FOUND)
         rc = err_set(e, ERR_CORRUPT, "series of service %u, which has no name", scope);
     if (!rc)
@@ -212,7 +213,7 @@ static int find_floor(struct exm_walk *w, size_t first, uint32_t *ret, struct er
     struct member m = part_of(w, first);
     struct floors floors;
 
-    if (floors_load_read(w->v->s->kv, w->v->snap, &m, &floors, e) ||
+    if (floors_load_read(w->v->kv, w->v->snap, &m, &floors, e) ||
         scan_raw_low(w->v, &w->raw_low, e))
         return e->code;
     *ret = MAX(floors.at[0], floors.end);

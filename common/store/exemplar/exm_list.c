@@ -17,7 +17,7 @@
 #include "common/base/size.h"
 #include "common/model/leafid.h"
 #include "common/store/exemplar/exm_impl.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define GROUPS_MAX (1u << 24)
 

@@ -17,6 +17,8 @@
 #include "common/store/codec/vec.h"
 #include "common/store/exemplar/exm_impl.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ARENA_MAX  (64 * MIB)
 #define TAIL_LEN   30 /* of a row's key: slot, type, series, write id */
@@ -122,7 +124,7 @@ static int walk_open(struct exm_walk *w, struct store_view *v, const struct stor
     w->v = v;
     w->q = q;
     w->arena = a;
-    w->it = kv_iter_new(v->s->kv, v->snap, KV_EXM, STR_NULL, STR_NULL);
+    w->it = kv_iter_new(v->kv, v->snap, KV_EXM, STR_NULL, STR_NULL);
     w->profiles = map_str_new();
     map_u64_init(&w->services);
     map_u64_init(&w->cells);
@@ -323,7 +325,7 @@ int exm_vector_of(struct exm_walk *w, const struct exm_ref *x, struct str *ret, 
     struct exm_row row;
 
     exm_row_key(&key, x);
-    int rc = kv_get(w->v->s->kv, w->v->snap, KV_EXM, exm_key_str(&key), &w->row, e);
+    int rc = kv_get(w->v->kv, w->v->snap, KV_EXM, exm_key_str(&key), &w->row, e);
     if (rc == ERR_NOT_FOUND)
         return err_set(e, ERR_CORRUPT, "an exemplar at slot %u is in the index alone", x->t);
     if (rc || exm_row_read(buf_str(&w->row), &row, e))

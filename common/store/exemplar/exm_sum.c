@@ -15,7 +15,8 @@
 #include "common/base/size.h"
 #include "common/store/codec/vec.h"
 #include "common/store/dict/dict_cache.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 struct exm_epoch { /* a dictionary of the service being read */
     uint32_t number;
@@ -36,7 +37,7 @@ static int find_epoch(struct exm_sum *s, uint32_t scope, uint32_t number, struct
             return 0;
         }
     }
-    int rc = dict_cache_read(s->v->s->dicts, s->v->snap, id, &x.d, &x.n, e);
+    int rc = dict_cache_read(s->v->dicts, s->v->snap, id, &x.d, &x.n, e);
     if (rc)
         return rc;
     map_u64_init(&x.nodes);

@@ -14,25 +14,43 @@
  * Counters go by a hash of the series; if two share one, they share the bound.
  */
 #include "common/base/hash.h"
+#include "common/base/map.h"
+#include "common/base/mem.h"
 #include "common/store/codec/vec.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define MINUTE_MS 60000
 #define GRACE_MS  INT64_C(3600000) /* a reader that began before a bucket fell due has ended */
 
-void exm_gate_init(struct exm_gate *g)
+struct exm_gate {
+    int64_t minute;
+    struct map_u64 series; /* hash of the member -> index into rows */
+    VEC(uint32_t) rows;
+    VEC(uint64_t) bytes; /* by tenant */
+    int64_t retained;    /* minute of the last look at old buckets */
+};
+
+struct exm_gate *exm_gate_new(void)
 {
-    *g = (struct exm_gate){ .minute = -1, .retained = -1 };
+    struct exm_gate *g = XNEW(struct exm_gate);
+
+    g->minute = g->retained = -1;
     map_u64_init(&g->series);
+    return g;
 }
 
-void exm_gate_deinit(struct exm_gate *g)
+void exm_gate_free(struct exm_gate *g)
 {
+    if (!g)
+        return;
     map_u64_deinit(&g->series);
     vec_free(&g->rows);
     vec_free(&g->bytes);
+    xfree(g);
 }
 
 int exm_check(const struct store_series *r, size_t nodes, struct err *e)
@@ -93,7 +111,7 @@ static size_t put(struct store *s, const struct exm_stage *x, const struct store
     struct err e;
 
     exm_row_begin(&s->row, in->duration_ms);
-    store_encode(s, x->dict, in->nodes, in->values, in->len, &s->row);
+    x->encode(s, x->dict, in->nodes, in->values, in->len, &s->row);
     CHECK(exm_row_read(buf_str(&s->row), &stored, &e) == 0 && vec_peek(stored.vector, &r, &e) == 0);
     mark.total = r.meta.total;
     exm_row_key(&row, &ref);
@@ -111,7 +129,7 @@ void exm_stage(struct store *s, const struct exm_stage *x, struct kv_batch *b,
                struct store_result *ret)
 {
     const struct store_exm_opts *o = &s->o.exm;
-    struct exm_gate *g = &s->exm;
+    struct exm_gate *g = s->exm;
     size_t n = x->in->exemplars_len, stored = 0, old = 0;
 
     if (!n)
@@ -175,7 +193,7 @@ int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e)
     int64_t now = store_now(s);
 
     *ret_more = false;
-    s->exm.retained = now / MINUTE_MS;
+    s->exm->retained = now / MINUTE_MS;
     if (s->clock.held)
         return 0;
     return drop_below(s, exm_low(s, now - GRACE_MS), e) ? err_wrap(e, "exemplars past retention")
@@ -184,7 +202,7 @@ int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e)
 
 uint64_t store_exemplars_retain_ms(struct store *s)
 {
-    int64_t now = store_now(s), next = (s->exm.retained + 1) * MINUTE_MS;
+    int64_t now = store_now(s), next = (s->exm->retained + 1) * MINUTE_MS;
 
     return now < next ? (uint64_t)(next - now) : 0;
 }

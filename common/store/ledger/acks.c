@@ -7,6 +7,9 @@
 #include "common/base/mem.h"
 #include "common/store/ledger/ledger_mem.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/store/state/wid.h"
 
 #define DROP_ROWS 512
@@ -21,7 +24,7 @@ int ledger_tenant_number(struct store_view *v, struct str tenant, uint32_t *ret,
     buf_init(&key, MIB);
     buf_init(&value, KIB);
     if (key_tenant_name(&key, tenant))
-        rc = kv_get(v->s->kv, v->snap, KV_META, buf_str(&key), &value, e);
+        rc = kv_get(v->kv, v->snap, KV_META, buf_str(&key), &value, e);
     if (rc == ERR_NOT_FOUND)
         rc = 0;
     else if (!rc && !key_u32_read(buf_str(&value), ret))
@@ -44,7 +47,7 @@ int store_acks(struct store_view *v, uint64_t distributor, uint32_t epoch, struc
     if (ledger_tenant_number(v, tenant, &number, e))
         return e->code;
     ledger_acks_key(&k, distributor, epoch, number);
-    int rc = number ? kv_get(v->s->kv, v->snap, KV_META, key_str(&k), &row, e) : ERR_NOT_FOUND;
+    int rc = number ? kv_get(v->kv, v->snap, KV_META, key_str(&k), &row, e) : ERR_NOT_FOUND;
     if (rc == ERR_NOT_FOUND)
         return 0;
     if (!rc)
@@ -68,7 +71,7 @@ int store_acks_known(struct store_view *v, struct str tenant, const uint8_t wid[
         struct key k;
 
         key_wid(&k, high - i, number, wid);
-        rc = kv_get(v->s->kv, v->snap, KV_WID, key_str(&k), &row, e);
+        rc = kv_get(v->kv, v->snap, KV_WID, key_str(&k), &row, e);
         *ret = !rc;
         rc = rc == ERR_NOT_FOUND ? 0 : rc;
     }
@@ -83,7 +86,7 @@ int store_acks_deleted(struct store_view *v, int64_t *ret_ms, struct err *e)
 
     *ret_ms = 0;
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct tomb *t = tomb_new();
         rc = tomb_row_read(kv_iter_key(it), kv_iter_value(it), t, e);

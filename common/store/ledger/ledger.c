@@ -17,6 +17,7 @@
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vec.h"
 #include "common/store/ledger/ledger_mem.h"
+#include "common/store/state/store_impl.h"
 
 #define VERSION     1
 #define CONTROL_LEN 21

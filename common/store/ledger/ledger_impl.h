@@ -15,7 +15,7 @@
 #define COMMON_STORE_LEDGER_LEDGER_IMPL_H
 
 #include "common/store/ledger/ledger.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define LEDGER_BUCKET (LEVELS[KEY_LEVELS - 1].node)
 static inline uint32_t ledger_bucket(uint32_t slot)
@@ -33,10 +33,6 @@ struct ledger_found { /* 58 */
 struct ledger_whole { /* 59 */
     uint32_t generation;
     int64_t since_ms; /* 0: from the first row on */
-};
-struct ledger_adjust { /* 74, all of a bucket */
-    struct ledger_sum raw, levels, base;
-    uint64_t rows; /* of 74 */
 };
 struct ledger_past { /* 72: writes */
     uint64_t accepted, sealed, expired, deleted;
@@ -69,15 +65,6 @@ NODISCARD int ledger_get_out(struct kv *kv, const struct kv_snap *snap, const st
                              uint32_t bucket, struct ledger_out *ret, struct err *e);
 NODISCARD int ledger_get_found(struct kv *kv, const struct kv_snap *snap, const struct member *m,
                                uint32_t bucket, struct ledger_found *ret, struct err *e);
-/* All rows of 74 of a bucket, added up. */
-NODISCARD int ledger_get_adjust(struct kv *kv, const struct kv_snap *snap, const struct member *m,
-                                uint32_t bucket, struct ledger_adjust *ret, struct err *e);
-/* A bucket has no other rows any more: what was there expired or was deleted. */
-NODISCARD int ledger_is_past(struct kv *kv, const struct kv_snap *snap, const struct member *m,
-                             uint32_t bucket, bool *ret, struct err *e);
-/* A row of 74: adds its sums; its texts are not needed. *ret_m, *ret_bucket: whose it is. */
-NODISCARD int ledger_adjust_read(struct str key, struct str value, struct ledger_adjust *to,
-                                 struct member *ret_m, uint32_t *ret_bucket, struct err *e);
 NODISCARD int ledger_get_past(struct kv *kv, const struct kv_snap *snap, uint32_t tenant,
                               struct ledger_past *ret, struct err *e);
 

@@ -12,6 +12,8 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/ledger/ledger_mem.h"
+#include "common/store/state/store_batch.h"
+#include "common/store/state/store_impl.h"
 
 #define ENTRIES_MAX 32768
 

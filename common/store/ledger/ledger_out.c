@@ -17,8 +17,10 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/store/codec/raw.h"
+#include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"
-#include "common/store/seal/seal.h"
+#include "common/store/state/store_impl.h"
 
 static void put_out(struct kv_batch *b, const struct member *m, uint32_t bucket,
                     const struct ledger_out *r)
@@ -273,10 +275,16 @@ static void close_bucket(struct ledger_out *out, const struct ledger_found *foun
     ledger_sub(&out->expired, &out->deleted);
 }
 
+struct expired { /* a bucket below the floors: its rows */
+    struct member m;
+    uint32_t bucket;
+    struct ledger_out out;
+    struct ledger_found found;
+    struct ledger_adjust adjust;
+};
+
 /* Nothing unsealed is left of it either: its rows go into the past. */
-static int bury(struct store *s, const struct member *m, uint32_t bucket,
-                const struct ledger_out *out, const struct ledger_found *found,
-                const struct ledger_adjust *adjust, struct ledger_past *p, struct kv_batch *b,
+static int bury(struct store *s, const struct expired *x, struct ledger_past *p, struct kv_batch *b,
                 bool *ret_done, struct err *e)
 {
     static const enum key_table tables[] = { KEY_LEDGER_IN, KEY_LEDGER_OUT, KEY_LEDGER_FOUND };
@@ -284,18 +292,19 @@ static int bury(struct store *s, const struct member *m, uint32_t bucket,
     struct key k;
 
     *ret_done = false;
-    if (!ledger_in_settled(s, m, bucket))
+    if (!ledger_in_settled(s, &x->m, x->bucket))
         return 0;
-    if (ledger_get_in(s->kv, NULL, m, bucket, &in, e))
+    if (ledger_get_in(s->kv, NULL, &x->m, x->bucket, &in, e))
         return e->code;
-    if (in.rows + found->raw.rows + adjust->raw.rows != out->sealed.rows + out->deleted_raw.rows)
+    if (in.rows + x->found.raw.rows + x->adjust.raw.rows !=
+        x->out.sealed.rows + x->out.deleted_raw.rows)
         return 0;
-    p->accepted += in.writes + found->raw.writes + found->sealed.writes;
-    p->sealed += out->sealed.writes + found->sealed.writes;
-    p->expired += out->expired.writes;
-    p->deleted += out->deleted.writes + out->deleted_raw.writes;
+    p->accepted += in.writes + x->found.raw.writes + x->found.sealed.writes;
+    p->sealed += x->out.sealed.writes + x->found.sealed.writes;
+    p->expired += x->out.expired.writes;
+    p->deleted += x->out.deleted.writes + x->out.deleted_raw.writes;
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-        ledger_key(&k, tables[i], m, bucket);
+        ledger_key(&k, tables[i], &x->m, x->bucket);
         kv_batch_del(b, KV_META, key_str(&k));
     }
     *ret_done = true;
@@ -305,24 +314,21 @@ static int bury(struct store *s, const struct member *m, uint32_t bucket,
 static int expire_row(struct store *s, struct str key, struct str value, uint32_t gone,
                       struct ledger_past *p, struct kv_batch *b, struct err *e)
 {
-    struct ledger_found found;
-    struct ledger_adjust adjust;
-    struct ledger_out out;
-    struct member m;
-    uint32_t bucket;
+    struct expired x;
     bool done = false;
 
-    if (!ledger_key_read(key, &m, &bucket))
+    if (!ledger_key_read(key, &x.m, &x.bucket))
         return err_set(e, ERR_CORRUPT, "a key of the ledger has %zu bytes", key.len);
-    if (ledger_out_read(value, &out, e) || ledger_get_found(s->kv, NULL, &m, bucket, &found, e) ||
-        ledger_get_adjust(s->kv, NULL, &m, bucket, &adjust, e))
+    if (ledger_out_read(value, &x.out, e) ||
+        ledger_get_found(s->kv, NULL, &x.m, x.bucket, &x.found, e) ||
+        ledger_get_adjust(s->kv, NULL, &x.m, x.bucket, &x.adjust, e))
         return e->code;
-    bool was = out.closed;
-    close_bucket(&out, &found, &adjust);
-    if (was && bucket < gone && bury(s, &m, bucket, &out, &found, &adjust, p, b, &done, e))
+    bool was = x.out.closed;
+    close_bucket(&x.out, &x.found, &x.adjust);
+    if (was && x.bucket < gone && bury(s, &x, p, b, &done, e))
         return e->code;
     if (!was && !done)
-        put_out(b, &m, bucket, &out);
+        put_out(b, &x.m, x.bucket, &x.out);
     return 0;
 }
 

@@ -2,7 +2,9 @@
  *
  * ledger_tenant: what the rows of the ledger say of a tenant, added up.
  */
+#include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"
+#include "common/store/state/view.h"
 
 static int add_row(struct store_view *v, struct ledger_tenant *t, enum key_table table,
                    struct str key, struct str value, struct err *e)
@@ -29,7 +31,7 @@ static int add_row(struct store_view *v, struct ledger_tenant *t, enum key_table
     } else if (table == KEY_LEDGER_ACCEPTED) {
         rc = ledger_adjust_read(key, value, &adjust, &m, &bucket, e);
         if (!rc)
-            rc = ledger_is_past(v->s->kv, v->snap, &m, bucket, &past, e);
+            rc = ledger_is_past(v->kv, v->snap, &m, bucket, &past, e);
         t->raw += past ? 0 : adjust.raw.writes;
         t->stored += adjust.raw.writes + adjust.levels.writes;
     } else {
@@ -53,7 +55,7 @@ static int add_part(struct store_view *v, struct ledger_tenant *t, struct str ke
     m.tenant = get_u32be(key.ptr + 1);
     m.scope = get_u32be(key.ptr + 5);
     m.ptype = (uint16_t)get_u16be(key.ptr + 9);
-    if (ledger_get_whole(v->s->kv, v->snap, &m, &w, &found, e))
+    if (ledger_get_whole(v->kv, v->snap, &m, &w, &found, e))
         return e->code;
     if (!found || w.generation != ledger_generation(v->s))
         t->adopting++;
@@ -71,7 +73,7 @@ static int add_table(struct store_view *v, uint32_t tenant, enum key_table table
     key_table(&from, table, tenant);
     to = from;
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = table == KEY_ACTIVE ? add_part(v, t, kv_iter_key(it), e)
                                  : add_row(v, t, table, kv_iter_key(it), kv_iter_value(it), e);
@@ -85,7 +87,7 @@ static int get_u64(struct store_view *v, const struct key *k, uint64_t *ret, str
 {
     char bytes[16];
     struct buf row = { .ptr = bytes, .cap = sizeof(bytes), .max = sizeof(bytes) };
-    int rc = kv_get(v->s->kv, v->snap, KV_META, key_str(k), &row, e);
+    int rc = kv_get(v->kv, v->snap, KV_META, key_str(k), &row, e);
 
     *ret = 0;
     if (rc)
@@ -112,13 +114,13 @@ int store_ledger(struct store_view *v, struct str tenant, struct ledger_tenant *
     struct buf value;
     buf_init(&value, KIB);
     if (!rc)
-        rc = kv_get(v->s->kv, v->snap, KV_META, buf_str(&row), &value, e);
+        rc = kv_get(v->kv, v->snap, KV_META, buf_str(&row), &value, e);
     if (!rc && !key_u32_read(buf_str(&value), &number))
         rc = err_set(e, ERR_CORRUPT, "the number of a tenant has %zu bytes", value.len);
     for (size_t i = 0; !rc && i < ARRAY_LEN(tables); i++)
         rc = add_table(v, number, tables[i], ret, e);
     if (!rc)
-        rc = ledger_get_past(v->s->kv, v->snap, number, &past, e);
+        rc = ledger_get_past(v->kv, v->snap, number, &past, e);
     key_table(&k, KEY_LEDGER_DUPLICATES, number);
     if (!rc)
         rc = get_u64(v, &k, &ret->duplicates, e);
@@ -140,7 +142,7 @@ int store_ledger_tenants(struct store_view *v,
     int rc = 0;
 
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = fn(cookie, str_sub(kv_iter_key(it), 1, kv_iter_key(it).len), e);
     if (!rc)

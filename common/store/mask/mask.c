@@ -248,13 +248,15 @@ static bool any_touches(const struct masks *m, uint32_t scope, uint16_t ptype, u
     return false;
 }
 
-int masks_split(struct masks *m, uint32_t scope, uint16_t ptype, const uint64_t *series, size_t len,
-                uint32_t from, uint32_t to, mask_parts *ret, struct err *e)
+int masks_split(struct masks *m, uint32_t scope, uint16_t ptype, const struct mask_part *whole,
+                mask_parts *ret, struct err *e)
 {
+    uint32_t from = whole->from, to = whole->to;
+
     ret->len = 0;
     err_clear(e);
     while (from < to) {
-        struct mask_part p = { .from = from, .series = series, .len = len };
+        struct mask_part p = { .from = from, .series = whole->series, .len = whole->len };
         p.to = next_edge(m, scope, ptype, from, to);
         if (!any_touches(m, scope, ptype, p.from, p.to) || keep_series(m, scope, ptype, &p, e))
             vec_push(ret, p);

@@ -53,7 +53,7 @@ typedef VEC(struct mask_part) mask_parts;
 /* Replaces *ret: disjoint parts that hold every (series, slot) of the input that is not hidden;
  * without masks the input itself. Edges are those of the input or of masks, which are edges of base
  * nodes. Parts are in order of time. ERR_LIMIT. */
-NODISCARD int masks_split(struct masks *m, uint32_t scope, uint16_t ptype, const uint64_t *series,
-                          size_t len, uint32_t from, uint32_t to, mask_parts *ret, struct err *e);
+NODISCARD int masks_split(struct masks *m, uint32_t scope, uint16_t ptype,
+                          const struct mask_part *whole, mask_parts *ret, struct err *e);
 
 #endif

@@ -7,14 +7,17 @@
  */
 #include "common/store/mask/tomb.h"
 
+#include <stdlib.h>
+
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/catalog/derived.h"
-#include "common/store/delete/purge.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define VERSION    1
 #define ROW_MAX    MIB
@@ -233,6 +236,54 @@ static int read_progress(struct kv *kv, const struct kv_snap *snap, struct tomb 
     return rc ? rc : tomb_at_read(buf_str(row), t, e);
 }
 
+/* ---- phases of purging ---- */
+
+#define PHASES_MAX 6
+static const struct {
+    uint8_t len;
+    uint8_t at[PHASES_MAX];
+} phases[] = {
+    [TOMB_TENANT] = { 2, { TOMB_RANGES, TOMB_TABLES } },
+    [TOMB_SERVICES] = { 5, { TOMB_RANGES, TOMB_LABELS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_TABLES } },
+    [TOMB_SERIES] = { 5, { TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_DAYS } },
+    [TOMB_RANGE] = { 6,
+                     { TOMB_MARKS, TOMB_GROUPS, TOMB_ROWS, TOMB_POSTINGS, TOMB_PAIRS, TOMB_DAYS } },
+};
+/* For the list of deletes. */
+static const char *const phase_words[] = {
+    [TOMB_RANGES] = "rows of whole services",
+    [TOMB_LABELS] = "label sets",
+    [TOMB_POSTINGS] = "label index",
+    [TOMB_PAIRS] = "label values",
+    [TOMB_TABLES] = "dictionaries and names",
+    [TOMB_MARKS] = "edges of the range",
+    [TOMB_GROUPS] = "roll-ups of those who stay",
+    [TOMB_ROWS] = "rows of series",
+    [TOMB_DAYS] = "days with data",
+};
+
+uint32_t tomb_phase_count(const struct tomb *t)
+{
+    return phases[t->kind].len;
+}
+
+enum tomb_phase tomb_phase_at(const struct tomb *t)
+{
+    CHECK(t->phase < tomb_phase_count(t));
+    return (enum tomb_phase)phases[t->kind].at[t->phase];
+}
+
+const char *tomb_phase(const struct tomb *t)
+{
+    if (t->state == TOMB_DONE)
+        return "";
+    if (t->state == TOMB_PURGED)
+        return "files";
+    if (!t->of)
+        return "waiting";
+    return t->phase < tomb_phase_count(t) ? phase_words[tomb_phase_at(t)] : "";
+}
+
 /* ---- all in memory ---- */
 
 static int by_entry(const void *a, const void *b)
@@ -304,7 +355,6 @@ void tombs_close(struct tombs *t)
 {
     if (!t)
         return;
-    purge_free(t->purge);
     vec_for (i, &t->at)
         tomb_free(t->at.ptr[i]);
     vec_free(&t->at);
@@ -398,20 +448,19 @@ static bool tomb_took(const struct tomb *t)
 }
 
 /* Is all of the push, known by this row, deleted by t? */
-static int forgot(struct tomb *t, const struct labels *l, struct str profile_type, uint32_t first,
-                  uint32_t last, const struct wid_row *row, struct err *e)
+static int forgot(struct tomb *t, const struct labels *l, const struct tomb_push *push,
+                  const struct wid_row *row, struct err *e)
 {
-    if (row->entry >= t->entry || first < t->from || last >= t->to || !tomb_took(t))
+    if (row->entry >= t->entry || push->first < t->from || push->last >= t->to || !tomb_took(t))
         return 0;
     if (!t->compiled && selector_compile(&t->selector, e))
         return -1;
     t->compiled = true;
-    return tomb_selects(&t->selector, l, profile_type, e);
+    return tomb_selects(&t->selector, l, push->profile_type, e);
 }
 
-int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str profile_type,
-                 uint32_t first, uint32_t last, const struct wid_row *row, const struct tomb **ret,
-                 struct err *e)
+int tombs_forgot(struct store *s, const struct tomb_push *push, const struct wid_row *row,
+                 const struct tomb **ret, struct err *e)
 {
     const struct tombs *all = s->tombs;
     struct labels l;
@@ -421,11 +470,11 @@ int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str
     if (row->entry >= all->last)
         return 0;
     struct arena *a = arena_new(4 * MIB);
-    int rc = labels_decode(labels, a, &l, e);
+    int rc = labels_decode(push->labels, a, &l, e);
     for (size_t i = all->at.len; !rc && yes == 0 && i > 0; i--) {
         *ret = all->at.ptr[i - 1];
-        if ((*ret)->tenant == tenant)
-            yes = forgot(all->at.ptr[i - 1], &l, profile_type, first, last, row, e);
+        if ((*ret)->tenant == push->tenant)
+            yes = forgot(all->at.ptr[i - 1], &l, push, row, e);
     }
     arena_free(a);
     *ret = yes > 0 ? *ret : NULL;
@@ -454,8 +503,7 @@ static bool any_range(const struct listing *x, const struct tomb *t)
     key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(x->v->s->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
     kv_iter_free(it);
     return any;
@@ -511,7 +559,7 @@ int store_deletes(struct store_view *v, struct str tenant, struct arena *a, stru
     struct listing x = { v, tenant, a, ret };
 
     *ret = (struct tomb_list){ 0 };
-    int rc = each_row(v->s->kv, v->snap, list_one, &x, e);
+    int rc = each_row(v->kv, v->snap, list_one, &x, e);
     if (rc)
         tomb_list_deinit(ret);
     else if (ret->at.len)

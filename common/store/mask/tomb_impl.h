@@ -43,7 +43,7 @@ struct purge; /* working memory: purge.c */
 struct tombs {
     VEC(struct tomb *) at;  /* owned; by entry */
     size_t pending, ranges; /* of these: not purged; and of kind RANGE */
-    struct purge *purge;    /* owned; of the one being purged; NULL: not begun */
+    struct purge *purge;    /* owned by purge.c; of the one being purged; NULL: not begun */
     bool want_quiet;
     bool idle;                           /* the last step found nothing to do */
     uint64_t look_after_ms;              /* monotonic: the next one */
@@ -57,11 +57,25 @@ struct tombs {
 
 struct tombs *tombs_new(void);
 NODISCARD int tombs_open(struct store *s, struct err *e); /* reads all */
-void tombs_close(struct tombs *t);                        /* NULL is fine */
+void tombs_close(struct tombs *t);                        /* after purge_close; NULL is fine */
 struct tomb *tomb_new(void);
 void tomb_free(struct tomb *t);
 NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);
 
+/* What purging does, each phase from row to row (purge.c); tomb.phase counts those of its kind. */
+enum tomb_phase {
+    TOMB_RANGES,
+    TOMB_LABELS,
+    TOMB_POSTINGS,
+    TOMB_PAIRS,
+    TOMB_TABLES,
+    TOMB_MARKS,
+    TOMB_GROUPS,
+    TOMB_ROWS,
+    TOMB_DAYS,
+};
+uint32_t tomb_phase_count(const struct tomb *t);     /* of its kind */
+enum tomb_phase tomb_phase_at(const struct tomb *t); /* its phase is below the count */
 /* What is being done for it, in words; "": nothing any more. */
 const char *tomb_phase(const struct tomb *t);
 
@@ -75,9 +89,13 @@ bool tombs_hold(const struct store *s, const struct member *m, uint32_t t);
 bool tombs_newer_than(const struct store *s, uint64_t applied);
 /* A write id of this row is known; `labels` canonical bytes of the series, slots of its push. The
  * newest delete that took all of it; NULL: none did, it is a duplicate. */
-NODISCARD int tombs_forgot(struct store *s, uint32_t tenant, struct str labels,
-                           struct str profile_type, uint32_t first, uint32_t last,
-                           const struct wid_row *row, const struct tomb **ret, struct err *e);
+struct tomb_push {
+    uint32_t tenant;
+    struct str labels, profile_type;
+    uint32_t first, last;
+};
+NODISCARD int tombs_forgot(struct store *s, const struct tomb_push *push, const struct wid_row *row,
+                           const struct tomb **ret, struct err *e);
 
 /* ---- copies that were under way: tomb_late.c ---- */
 

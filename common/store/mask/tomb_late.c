@@ -29,7 +29,9 @@
  * Thread: the shard's.
  */
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define OLD_MS (INT64_C(3600) * 1000) /* engine time: no clock is that wrong */
 

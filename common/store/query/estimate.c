@@ -20,9 +20,10 @@
 #include "common/base/size.h"
 #include "common/store/codec/vec.h"
 #include "common/store/query/cover.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/targets.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ARENA_MAX    (256 * MIB)
 #define SAMPLE_NODES 8 /* of a run */
@@ -243,7 +244,7 @@ static int count_raw(struct estimate *x, uint32_t raw_low, struct err *e)
 static int make_cover(struct estimate *x, struct err *e)
 {
     struct member part = { x->part.scan.tenant, x->part.scan.scope, x->part.scan.ptype, 0 };
-    struct kv *kv = x->v->s->kv;
+    struct kv *kv = x->v->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
     struct cover_in in = { .from = x->from,
@@ -273,7 +274,7 @@ static int add_size(struct estimate *x, enum kv_cf cf, struct key *prefix, uint6
 
     key_end(&to);
     struct kv_range range = { key_str(prefix), key_str(&to) };
-    int rc = kv_sizes(x->v->s->kv, cf, &range, 1, &bytes, e);
+    int rc = kv_sizes(x->v->kv, cf, &range, 1, &bytes, e);
     *sum = u64_add_sat(*sum, bytes);
     return rc;
 }
@@ -314,24 +315,29 @@ static int estimate_part(struct estimate *x, uint32_t raw_low, uint32_t *last, s
 static int count_series(struct estimate *x, const struct store_query *q, struct arena *a,
                         struct err *e)
 {
-    struct store_query members = *q;
+    struct store_timeline_query members = { .q = *q };
     struct targets t;
     struct store_timeline tl = { 0 };
-    int rc = targets_open(&t, x->v, q, slot_to_ms(x->from), slot_to_ms(x->to), NULL, 0, a, e);
+    struct targets_query tq = {
+        .q = q, .start_ms = slot_to_ms(x->from), .end_ms = slot_to_ms(x->to), .arena = a
+    };
+    int rc = targets_open(&t, x->v, &tq, e);
 
     size_t most = rc ? 0 : t.at.len;
     targets_close(&t);
     arena_reset(a);
     /* A timeline of one point: its writes are exact, and it touches no stack. Of members it also
      * says which have data. */
-    members.members = most <= SERIES_MAX;
-    int64_t start = slot_to_ms(x->from), end = slot_to_ms(x->to);
-    if (!rc && end > start)
-        rc = store_timeline(x->v, &members, end - 1, end - start, 1, NULL, 0, a, &tl, e);
+    members.q.members = most <= SERIES_MAX;
+    members.step_ms = slot_to_ms(x->to) - slot_to_ms(x->from);
+    members.origin_ms = slot_to_ms(x->to) - 1;
+    members.points = 1;
+    if (!rc && members.step_ms > 0)
+        rc = store_timeline(x->v, &members, a, &tl, e);
     vec_for (i, &tl.series)
         vec_for (k, &tl.series.ptr[i].writes)
             x->ret->writes = u64_add_sat(x->ret->writes, tl.series.ptr[i].writes.ptr[k]);
-    x->ret->series += members.members ? tl.targets : most;
+    x->ret->series += members.q.members ? tl.targets : most;
     store_timeline_deinit(&tl);
     arena_reset(a);
     return rc;
@@ -348,7 +354,10 @@ static int estimate_type(struct estimate *x, const struct store_query *q, struct
         rc = count_series(x, q, a, e);
     if (rc)
         return rc;
-    rc = targets_plan(&t, x->v, q, slot_to_ms(x->from), slot_to_ms(x->to), NULL, 0, a, e);
+    struct targets_query tq = {
+        .q = q, .start_ms = slot_to_ms(x->from), .end_ms = slot_to_ms(x->to), .arena = a
+    };
+    rc = targets_plan(&t, x->v, &tq, e);
     x->per_run = LOOKUPS_MAX / RUNS_TYPICAL / MAX(t.spans.len, 1);
     x->per_run = MIN(MAX(x->per_run, 1), SAMPLE_NODES * SAMPLE_UNITS);
     for (size_t i = 0; !rc && targets_part(&t, q, i, &x->part); i++) {

@@ -14,11 +14,13 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/codec/fn.h"
-#include "common/store/query/rollup.h"
+#include "common/store/dict/dict_cache.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
+#include "common/store/state/fn_calc.h"
 #include "common/store/state/presence.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define POINTS_MAX  (1u << 20)
 #define MS_MAX      (INT64_C(1) << 50)
@@ -239,7 +241,7 @@ static int read_sealed(struct functions *x, struct err *e)
 {
     struct tl_part whole = x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &whole.m, whole.from, whole.to, e);
+    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &whole.m, whole.from, whole.to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, &whole, &pieces, e);
@@ -437,7 +439,7 @@ int store_functions(struct store_view *v, const struct store_functions_query *q,
         return e->code;
     tl_grid_init(&x.t.grid, q->origin_ms, q->step_ms, q->points);
     x.t.grid.vectors = x.t.grid.members = true;
-    x.calc = fn_calc_new(v->s->dicts);
+    x.calc = fn_calc_new(v->dicts);
     x.by_name = map_str_new();
     map_u64_init(&x.by_ptr);
     x.all = xcalloc(q->points, sizeof(*x.all));

@@ -21,7 +21,8 @@
 #include "common/store/catalog/derived.h"
 #include "common/store/query/match.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define TEXT_MAX MIB
 
@@ -160,7 +161,7 @@ static int add_edge(struct query *x, struct str key, uint32_t end, struct err *e
 
     if (end / DAY_SLOTS <= x->first_day) /* what is answered may begin before, never later */
         return 0;
-    if (floors_load_read(x->m.v->s->kv, x->m.v->snap, &m, &f, e))
+    if (floors_load_read(x->m.v->kv, x->m.v->snap, &m, &f, e))
         return e->code;
     uint32_t day = floors_lowest(&f) / DAY_SLOTS;
     if (day > x->first_day)
@@ -178,7 +179,7 @@ static int load_edges(struct query *x, struct err *e)
     to = from;
     key_end(&to);
     struct kv_iter *it =
-        kv_iter_new(x->m.v->s->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
+        kv_iter_new(x->m.v->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (kv_iter_key(it).len != KEY_ACTIVE_LEN || !key_u32_read(kv_iter_value(it), &end))
             rc = err_set(e, ERR_CORRUPT, "the end of retention of a service cannot be read");
@@ -255,7 +256,7 @@ static int read_service(struct query *x, uint32_t scope, struct buf *row, bool *
     struct key k;
 
     key_scope(&k, x->m.tenant, scope);
-    int rc = kv_get(x->m.v->s->kv, x->m.v->snap, KV_META, key_str(&k), row, e);
+    int rc = kv_get(x->m.v->kv, x->m.v->snap, KV_META, key_str(&k), row, e);
     if (rc == ERR_NOT_FOUND)
         rc = err_set(e, ERR_CORRUPT, "service %u of tenant %u has no row", scope, x->m.tenant);
     if (!rc)
@@ -302,7 +303,7 @@ static int walk_services(struct query *x, struct err *e)
     key_end(&to);
     buf_init(&row, TEXT_MAX);
     struct kv_iter *it =
-        kv_iter_new(x->m.v->s->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
+        kv_iter_new(x->m.v->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = on_activity(x, kv_iter_key(it), kv_iter_value(it), &scope, &allowed, &row, e);
     if (!rc)
@@ -342,7 +343,7 @@ static int walk_pairs(struct query *x, struct err *e)
     if (ok && !names)
         to.ptr[to.len - 1]++; /* the end mark 01 becomes 02 */
     struct kv_iter *it =
-        kv_iter_new(x->m.v->s->kv, x->m.v->snap, KV_META, buf_str(&from), buf_str(&to));
+        kv_iter_new(x->m.v->kv, x->m.v->snap, KV_META, buf_str(&from), buf_str(&to));
     while (ok && !rc && kv_iter_valid(it)) {
         if (!key_pair_read(kv_iter_key(it), &name, &value)) {
             rc = err_set(e, ERR_CORRUPT, "key of a label pair cannot be read");
@@ -380,7 +381,7 @@ static int add_derived_names(struct query *x, struct err *e)
     to = from;
     key_end(&to);
     struct kv_iter *it =
-        kv_iter_new(x->m.v->s->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
+        kv_iter_new(x->m.v->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (kv_iter_key(it).len != KEY_ACTIVE_LEN)
             continue;

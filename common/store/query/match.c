@@ -13,19 +13,12 @@
 #include "common/base/mem.h"
 #include "common/store/catalog/derived.h"
 #include "common/store/catalog/postings.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 #define NAME_MAX_BYTES MIB
 #define SEEK_AFTER     8 /* rows to skip before a seek is cheaper */
-
-int match_canceled(const atomic_bool *cancel, struct err *e)
-{
-    pool_slice();
-    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
-        return err_set(e, ERR_CANCELED, "the query was given up");
-    return 0;
-}
 
 bool match_days(int64_t start_ms, int64_t end_ms, uint32_t *ret_first, uint32_t *ret_last)
 {
@@ -44,7 +37,7 @@ bool match_days(int64_t start_ms, int64_t end_ms, uint32_t *ret_first, uint32_t 
 
 static int get_meta(struct match *m, struct str key, struct buf *row, struct err *e)
 {
-    return kv_get(m->v->s->kv, m->v->snap, KV_META, key, row, e);
+    return kv_get(m->v->kv, m->v->snap, KV_META, key, row, e);
 }
 
 static int find_tenant(struct match *m, struct str name, struct err *e)
@@ -118,8 +111,7 @@ static int find_types(struct match *m, const struct selector *s, struct err *e)
     key_table(&from, KEY_PTYPE, m->tenant);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(m->v->s->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = add_type(m, s, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
@@ -159,7 +151,7 @@ static int add_pair(struct match *m, struct str pair, roaring_bitmap_t *to, stru
 
     if (!key_u32_read(pair, &number))
         return err_set(e, ERR_CORRUPT, "number of a label pair has %zu bytes", pair.len);
-    return postings_read(m->v->s->kv, m->v->snap, m->tenant, number, to, e);
+    return postings_read(m->v->kv, m->v->snap, m->tenant, number, to, e);
 }
 
 /* Postings of one value, if there are any. */
@@ -193,7 +185,7 @@ static int add_matching(struct match *m, const struct matcher *matcher, struct s
     buf_add_str(&to_key, buf_str(&from));
     to_key.ptr[to_key.len - 1]++; /* the end mark 01 becomes 02 */
     struct kv_iter *it =
-        kv_iter_new(m->v->s->kv, m->v->snap, KV_META, buf_str(&from), buf_str(&to_key));
+        kv_iter_new(m->v->kv, m->v->snap, KV_META, buf_str(&from), buf_str(&to_key));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct str value = str_sub(kv_iter_key(it), from.len, kv_iter_key(it).len);
         int yes = matcher_match(matcher, value, e);
@@ -259,7 +251,7 @@ int match_open_types(struct match *m, struct store_view *v, struct str tenant,
     m->selector = selector ? selector : &all;
     int rc = find_tenant(m, tenant, e);
     if (!rc && m->found)
-        rc = masks_load(&m->masks, v->s->kv, v->snap, m->tenant, e);
+        rc = masks_load(&m->masks, v->kv, v->snap, m->tenant, e);
     if (!rc && m->found)
         rc = find_types(m, m->selector, e);
     return rc;
@@ -348,8 +340,7 @@ static int all_services(struct match *m, match_service_fn fn, void *cookie, stru
     key_table(&from, KEY_SCOPE, m->tenant);
     to = from;
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(m->v->s->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
         rc = scope_row_read(kv_iter_value(it), &epoch, &name, e);
@@ -461,7 +452,7 @@ int match_each(struct match *m, const atomic_bool *cancel, match_fn fn, void *co
     key_table(&to, KEY_ORD, m->tenant);
     key_end(&to);
     buf_init(&x.labels, NAME_MAX_BYTES);
-    x.it = kv_iter_new(m->v->s->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
+    x.it = kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
     roaring_init_iterator(m->ordinals, &at);
     for (; !rc && at.has_value; roaring_advance_uint32_iterator(&at)) {
         rc = match_canceled(cancel, e);

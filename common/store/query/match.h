@@ -69,7 +69,4 @@ static inline bool match_active(struct days d, uint32_t first, uint32_t last)
     return d.first <= last && d.last >= first;
 }
 
-/* ERR_CANCELED. Lets others go first, too (pool_slice): polled where no lock is held. */
-NODISCARD int match_canceled(const atomic_bool *cancel, struct err *e);
-
 #endif

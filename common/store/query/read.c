@@ -19,11 +19,13 @@
 #include "common/base/size.h"
 #include "common/store/catalog/postings.h"
 #include "common/store/codec/vec.h"
+#include "common/store/dict/dict_cache.h"
 #include "common/store/query/cover.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/targets.h"
 #include "common/store/state/presence.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 #define ARENA_MAX (256 * MIB)
@@ -67,7 +69,7 @@ static int find_acc(struct merge *m, uint32_t epoch, bool fresh, struct acc **re
             return 0;
         }
     }
-    int rc = dict_cache_read(m->v->s->dicts, fresh ? NULL : m->v->snap, id, &a.d, &a.n, e);
+    int rc = dict_cache_read(m->v->dicts, fresh ? NULL : m->v->snap, id, &a.d, &a.n, e);
     if (rc)
         return rc;
     a.values = xcalloc(a.n.nodes, sizeof(*a.values));
@@ -115,7 +117,7 @@ static int grow_acc(struct merge *m, struct acc *a, struct err *e)
     struct dict_id id = { m->scan.tenant, m->scan.scope, a->epoch };
     uint32_t had = a->n.nodes;
     struct dict *d;
-    int rc = dict_cache_read(m->v->s->dicts, NULL, id, &d, &a->n, e);
+    int rc = dict_cache_read(m->v->dicts, NULL, id, &d, &a->n, e);
 
     if (rc)
         return rc;
@@ -348,7 +350,7 @@ static struct member part_of(const struct merge *m)
 static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e)
 {
     struct member part = part_of(m);
-    struct kv *kv = m->v->s->kv;
+    struct kv *kv = m->v->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
     struct cover_in in = {
@@ -375,6 +377,9 @@ static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e
 static int read_parts(struct merge *m, struct err *e)
 {
     struct scan whole = m->scan;
+    struct mask_part all = {
+        .from = m->from, .to = m->to, .series = whole.series, .len = whole.len
+    };
     mask_parts parts = { 0 };
     int rc;
 
@@ -382,8 +387,7 @@ static int read_parts(struct merge *m, struct err *e)
         rc = read_sealed(m, e);
         return rc ? rc : read_leaves(m, e);
     }
-    rc = masks_split(m->masks, whole.scope, whole.ptype, whole.series, whole.len, m->from, m->to,
-                     &parts, e);
+    rc = masks_split(m->masks, whole.scope, whole.ptype, &all, &parts, e);
 
     for (size_t i = 0; !rc && i < parts.len; i++) {
         const struct mask_part *p = &parts.ptr[i];
@@ -429,7 +433,7 @@ static int widen(struct merge *m, uint32_t *from, uint32_t *to, struct err *e)
     struct floors floors;
     struct cover_in in = { .from = m->from, .to = m->to, .floors = &floors };
     uint32_t real_from, real_to;
-    int rc = floors_load_read(m->v->s->kv, m->v->snap, &part, &floors, e);
+    int rc = floors_load_read(m->v->kv, m->v->snap, &part, &floors, e);
 
     if (rc)
         return rc;
@@ -466,8 +470,13 @@ static int open_targets(struct merge *m, struct targets *t, struct arena *arena,
 {
     for (;;) {
         uint32_t from = m->from, to = m->to;
-        int rc =
-            targets_plan(t, m->v, m->q, slot_to_ms(m->from), slot_to_ms(m->to), NULL, 0, arena, e);
+        struct targets_query tq = {
+            .q = m->q,
+            .start_ms = slot_to_ms(from),
+            .end_ms = slot_to_ms(to),
+            .arena = arena,
+        };
+        int rc = targets_plan(t, m->v, &tq, e);
         if (!rc && m->from < m->to)
             rc = find_bounds(m, t, e);
         if (rc || (m->from >= from && m->to <= to))

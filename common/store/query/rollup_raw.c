@@ -10,10 +10,13 @@
  */
 #include "common/base/map.h"
 #include "common/base/wr.h"
+#include "common/store/catalog/group.h"
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 struct rollup_raw {
     const struct rollup_read *r;
@@ -53,8 +56,7 @@ static int load(struct rollup_raw *x, struct err *e)
     key_group_of(&from, r->tenant, r->scope, 0);
     key_group_of(&to, r->tenant, r->scope, UINT64_MAX);
     key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(r->v->s->kv, r->v->snap, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = add_series(x, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
@@ -139,7 +141,7 @@ static int scan_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct e
     key_raw(&k, &at, from, zero);
     key_raw_scope(&end, raw_bucket(to - 1), r->tenant, r->scope);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_RAW, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_RAW, key_str(&k), key_str(&end));
     int rc = scan(x, it, from, to, e);
     kv_iter_free(it);
     return rc;
@@ -149,10 +151,17 @@ static int scan_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct e
 static int read_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct err *e)
 {
     const struct rollup_read *r = x->r;
-    struct member m = { r->tenant, r->scope, r->ptype, 0 };
+    struct hot_query q = {
+        .m = { r->tenant, r->scope, r->ptype, 0 },
+        .gids = r->gids,
+        .len = r->len,
+        .from = from,
+        .to = to,
+        .fn = r->hot,
+        .cookie = r->cookie,
+    };
     hot_ranges rest = { 0 };
-    int rc = hot_read(r->v->s->hot, &r->v->hot, &m, r->gids, r->len, from, to, r->hot, r->cookie,
-                      &rest, e);
+    int rc = hot_read(r->v->s->hot, &r->v->hot, &q, &rest, e);
 
     for (size_t i = 0; !rc && i < rest.len; i++)
         rc = scan_range(x, rest.ptr[i].from, rest.ptr[i].to, e);

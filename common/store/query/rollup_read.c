@@ -9,10 +9,13 @@
  * One iterator per level goes forward over all groups. What lists lead to is read behind it, row by
  * row: a list has few members.
  */
+#include "common/store/query/rollup_read.h"
+#include "common/store/catalog/group.h"
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
-#include "common/store/query/rollup.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/ru.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define ROW_MAX GIB
 
@@ -71,7 +74,7 @@ static int scan_rows(struct reader *x, uint32_t level, uint32_t from, uint32_t t
     key_ru(&k, level, &first, from);
     key_ru(&end, level, &last, to - 1);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_RU, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_RU, key_str(&k), key_str(&end));
     for (uint32_t at = from; !rc && at < to;) {
         uint32_t behind = MIN(to, at - at % width + width);
         for (size_t i = 0; !rc && i < r->len; i++)
@@ -92,7 +95,7 @@ static int give_member(struct reader *x, uint32_t level, const struct listed *l,
     struct key k;
 
     key_member(&k, level, &m, t);
-    int rc = kv_get(r->v->s->kv, r->v->snap, level ? KV_COARSE : KV_FINE, key_str(&k), &x->row, e);
+    int rc = kv_get(r->v->kv, r->v->snap, level ? KV_COARSE : KV_FINE, key_str(&k), &x->row, e);
     if (rc == ERR_NOT_FOUND && !must)
         return 0;
     if (rc == ERR_NOT_FOUND)

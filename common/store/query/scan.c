@@ -14,7 +14,8 @@
 
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 /* Index of the first series >= id. */
@@ -82,7 +83,7 @@ int scan_level(const struct scan *c, enum kv_cf cf, uint32_t level, struct err *
     key_member(&k, level, &first, c->from);
     key_member(&end, level, &last, c->to - 1);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, cf, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, cf, key_str(&k), key_str(&end));
     while (!rc && kv_iter_valid(it)) {
         pool_slice(); /* rows of others are passed over, too */
         if (!key_member_read(kv_iter_key(it), &row_level, &m, &t)) {
@@ -171,7 +172,7 @@ int scan_raw(const struct scan *c, uint32_t low, struct err *e)
     key_raw_scope(&k, from, c->tenant, c->scope);
     key_raw_scope(&end, last, c->tenant, c->scope);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, KV_RAW, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, KV_RAW, key_str(&k), key_str(&end));
     while (!rc && kv_iter_valid(it)) {
         pool_slice(); /* rows of others are passed over, too */
         if (!key_raw_read(kv_iter_key(it), &m, &t, &wid)) {
@@ -201,7 +202,7 @@ int scan_raw_low(struct store_view *v, uint32_t *ret, struct err *e)
 
     buf_init(&row, KIB);
     key_control(&k, CONTROL_RAW_LOW);
-    int rc = kv_get(v->s->kv, v->snap, KV_META, key_str(&k), &row, e);
+    int rc = kv_get(v->kv, v->snap, KV_META, key_str(&k), &row, e);
     if (rc == ERR_NOT_FOUND) {
         *ret = UINT32_MAX;
         rc = 0;

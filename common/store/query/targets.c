@@ -120,24 +120,23 @@ static int find_type(struct targets *t, struct str id, struct err *e)
     return 0;
 }
 
-int targets_begin(struct targets *t, struct store_view *v, const struct store_query *q,
-                  int64_t start_ms, int64_t end_ms, const struct str *group_by, size_t group_by_len,
-                  struct arena *a, bool *ret_any, struct err *e)
+int targets_begin(struct targets *t, struct store_view *v, const struct targets_query *q,
+                  bool *ret_any, struct err *e)
 {
     *t = (struct targets){
-        .group_by = group_by,
-        .group_by_len = group_by_len,
-        .arena = a,
+        .group_by = q->group_by,
+        .group_by_len = q->group_by_len,
+        .arena = q->arena,
         .group_ids = map_str_new(),
-        .selector = q->selector,
+        .selector = q->q->selector,
     };
     *ret_any = false;
-    int rc = match_open_types(&t->match, v, q->tenant, q->selector, a, e);
+    int rc = match_open_types(&t->match, v, q->q->tenant, q->q->selector, q->arena, e);
     if (!rc)
-        rc = find_type(t, q->profile_type, e);
-    if (rc || !t->found || !match_days(start_ms, end_ms, &t->first_day, &t->last_day))
+        rc = find_type(t, q->q->profile_type, e);
+    if (rc || !t->found || !match_days(q->start_ms, q->end_ms, &t->first_day, &t->last_day))
         return rc;
-    if (!group_by_len)
+    if (!q->group_by_len)
         vec_push(&t->groups, ((struct labels){ 0 }));
     *ret_any = true;
     return 0;
@@ -153,16 +152,15 @@ int targets_series(struct targets *t, const struct store_query *q, struct err *e
     return rc;
 }
 
-int targets_open(struct targets *t, struct store_view *v, const struct store_query *q,
-                 int64_t start_ms, int64_t end_ms, const struct str *group_by, size_t group_by_len,
-                 struct arena *a, struct err *e)
+int targets_open(struct targets *t, struct store_view *v, const struct targets_query *q,
+                 struct err *e)
 {
     bool any;
-    int rc = targets_begin(t, v, q, start_ms, end_ms, group_by, group_by_len, a, &any, e);
+    int rc = targets_begin(t, v, q, &any, e);
 
     if (!rc && any)
         rc = match_open_series(&t->match, e);
-    return rc || !any ? rc : targets_series(t, q, e);
+    return rc || !any ? rc : targets_series(t, q->q, e);
 }
 
 void targets_close(struct targets *t)

@@ -12,7 +12,7 @@
 
 #include "common/base/map.h"
 #include "common/store/query/match.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/scan.h"
 
 struct target {
@@ -45,13 +45,18 @@ struct targets {
     VEC(struct target_service) services; /* planned */
     const struct selector *selector;
 };
+struct targets_query {
+    const struct store_query *q; /* times are not used */
+    int64_t start_ms, end_ms;
+    const struct str *group_by;
+    size_t group_by_len;
+    struct arena *arena;
+};
 /* ERR_INPUT without a valid profile type. targets_close in any case. */
-NODISCARD int targets_open(struct targets *t, struct store_view *v, const struct store_query *q,
-                           int64_t start_ms, int64_t end_ms, const struct str *group_by,
-                           size_t group_by_len, struct arena *a, struct err *e);
-NODISCARD int targets_plan(struct targets *t, struct store_view *v, const struct store_query *q,
-                           int64_t start_ms, int64_t end_ms, const struct str *group_by,
-                           size_t group_by_len, struct arena *a, struct err *e);
+NODISCARD int targets_open(struct targets *t, struct store_view *v, const struct targets_query *q,
+                           struct err *e);
+NODISCARD int targets_plan(struct targets *t, struct store_view *v, const struct targets_query *q,
+                           struct err *e);
 void targets_close(struct targets *t);
 /* The run of one scope from *at on, as a scan without slots and functions; moves *at behind it.
  * scan.series[i] is target *at + i. False at the end. */
@@ -74,9 +79,8 @@ struct rollup_read targets_groups(const struct scan *c, rollup_fn fn, hot_fn hot
 
 /* For targets_plan.c. */
 NODISCARD int targets_group(struct targets *t, struct str labels, uint32_t *ret, struct err *e);
-NODISCARD int targets_begin(struct targets *t, struct store_view *v, const struct store_query *q,
-                            int64_t start_ms, int64_t end_ms, const struct str *group_by,
-                            size_t group_by_len, struct arena *a, bool *ret_any, struct err *e);
+NODISCARD int targets_begin(struct targets *t, struct store_view *v, const struct targets_query *q,
+                            bool *ret_any, struct err *e);
 NODISCARD int targets_series(struct targets *t, const struct store_query *q, struct err *e);
 
 #endif

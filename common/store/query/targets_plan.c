@@ -22,7 +22,8 @@
 #include "common/store/catalog/derived.h"
 #include "common/store/catalog/group.h"
 #include "common/store/query/targets.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 struct plan {
     struct targets *t;
@@ -311,18 +312,17 @@ static int add_series(struct plan *p, bool fewer, struct err *e)
     return 0;
 }
 
-int targets_plan(struct targets *t, struct store_view *v, const struct store_query *q,
-                 int64_t start_ms, int64_t end_ms, const struct str *group_by, size_t group_by_len,
-                 struct arena *a, struct err *e)
+int targets_plan(struct targets *t, struct store_view *v, const struct targets_query *q,
+                 struct err *e)
 {
     struct plan p = { .t = t,
-                      .q = q,
-                      .kv = v->s->kv,
+                      .q = q->q,
+                      .kv = v->kv,
                       .snap = v->snap,
-                      .from = slot_of_ms(start_ms),
-                      .to = slot_of_ms(end_ms - 1) + 1 };
+                      .from = slot_of_ms(q->start_ms),
+                      .to = slot_of_ms(q->end_ms - 1) + 1 };
     bool any;
-    int rc = targets_begin(t, v, q, start_ms, end_ms, group_by, group_by_len, a, &any, e);
+    int rc = targets_begin(t, v, q, &any, e);
 
     if (rc || !any)
         return rc;

@@ -19,10 +19,11 @@
 #include "common/base/size.h"
 #include "common/store/codec/tl.h"
 #include "common/store/codec/vec.h"
-#include "common/store/query/rollup.h"
+#include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
 #include "common/store/state/presence.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 #define POINTS_MAX  (1u << 20)
@@ -323,7 +324,7 @@ static int read_sealed(struct timeline *x, struct err *e)
 {
     const struct tl_part *p = &x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &p->m, p->from, p->to, e);
+    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &p->m, p->from, p->to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, p, &pieces, e);
@@ -474,21 +475,20 @@ static void close_timeline(struct timeline *x)
     tl_targets_close(&x->t);
 }
 
-int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
-                   int64_t step_ms, uint32_t points, const struct str *group_by,
-                   size_t group_by_len, struct arena *a, struct store_timeline *ret, struct err *e)
+int store_timeline(struct store_view *v, const struct store_timeline_query *q, struct arena *a,
+                   struct store_timeline *ret, struct err *e)
 {
-    struct timeline x = { .q = q, .v = v, .cells_left = CELLS_BYTES };
+    struct timeline x = { .q = &q->q, .v = v, .cells_left = CELLS_BYTES };
 
     *ret = (struct store_timeline){ 0 };
-    if (points < 1 || points > POINTS_MAX || step_ms < 1 || step_ms > MS_MAX / points ||
-        origin_ms > MS_MAX || origin_ms < -MS_MAX)
+    if (q->points < 1 || q->points > POINTS_MAX || q->step_ms < 1 ||
+        q->step_ms > MS_MAX / q->points || q->origin_ms > MS_MAX || q->origin_ms < -MS_MAX)
         return err_set(e, ERR_INPUT,
                        "a timeline of %u points of %" PRId64 " ms from %" PRId64
                        ": want 1 to %u points of at least 1 ms",
-                       points, step_ms, origin_ms, POINTS_MAX);
-    tl_grid_init(&x.t.grid, origin_ms, step_ms, points);
-    int rc = tl_targets_open(&x.t, v, q, group_by, group_by_len, a, e);
+                       q->points, q->step_ms, q->origin_ms, POINTS_MAX);
+    tl_grid_init(&x.t.grid, q->origin_ms, q->step_ms, q->points);
+    int rc = tl_targets_open(&x.t, v, &q->q, q->group_by, q->group_by_len, a, e);
     ret->gauge = x.t.t.type.gauge;
     if (!rc)
         rc = read_all(&x, e);

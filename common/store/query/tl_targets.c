@@ -5,7 +5,8 @@
  */
 #include "common/store/query/tl_targets.h"
 
-#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 
 #define SPREAD_STEP_MS 60000 /* from here on points come from levels that do not know slots */
 #define LEAD_SLOTS     (SPREAD_SLOTS_MAX - 1)
@@ -24,7 +25,7 @@ static int load_floors(struct tl_targets *x, struct store_view *v, const struct 
     for (size_t i = 0; targets_part(&x->t, q, i, &p); i++) {
         struct member m = member_of(&p);
         struct floors f;
-        int rc = floors_load_read(v->s->kv, v->snap, &m, &f, e);
+        int rc = floors_load_read(v->kv, v->snap, &m, &f, e);
         if (rc)
             return rc;
         vec_push(&x->floors, f);
@@ -32,7 +33,7 @@ static int load_floors(struct tl_targets *x, struct store_view *v, const struct 
         if (!x->grid.lead)
             continue;
         struct spread s;
-        if (spread_load(v->s->kv, v->snap, &m, &s, e))
+        if (spread_load(v->kv, v->snap, &m, &s, e))
             return e->code;
         vec_push(&x->spread, s);
     }
@@ -53,8 +54,15 @@ int tl_targets_open(struct tl_targets *x, struct store_view *v, const struct sto
     tl_grid_asked(g, &g->from, &g->to);
     for (struct arena_mark mark = arena_mark(a);; arena_rewind(a, mark)) {
         uint32_t from = g->from, to = g->to, lead = spread ? MIN(LEAD_SLOTS, from) : 0;
-        int rc = targets_plan(&x->t, v, q, slot_to_ms(from - lead), slot_to_ms(to), group_by,
-                              group_by_len, a, e);
+        struct targets_query tq = {
+            .q = q,
+            .start_ms = slot_to_ms(from - lead),
+            .end_ms = slot_to_ms(to),
+            .group_by = group_by,
+            .group_by_len = group_by_len,
+            .arena = a,
+        };
+        int rc = targets_plan(&x->t, v, &tq, e);
         g->lead = x->t.type.gauge ? 0 : lead;
         if (!rc && from < to)
             rc = load_floors(x, v, q, e);
@@ -99,11 +107,11 @@ bool tl_targets_part(struct tl_targets *x, const struct store_query *q, size_t i
 int tl_targets_pieces(struct tl_targets *x, const struct tl_part *p, mask_parts *ret, struct err *e)
 {
     const struct scan *c = &p->p.scan;
+    struct mask_part whole = { p->from, p->to, c->series, c->len, NULL };
 
     if (!p->p.group)
-        return masks_split(&x->t.match.masks, c->scope, c->ptype, c->series, c->len, p->from, p->to,
-                           ret, e);
+        return masks_split(&x->t.match.masks, c->scope, c->ptype, &whole, ret, e);
     ret->len = 0; /* nothing of groups is masked: targets_plan.c */
-    vec_push(ret, ((struct mask_part){ p->from, p->to, c->series, c->len, NULL }));
+    vec_push(ret, whole);
     return 0;
 }

@@ -20,6 +20,9 @@
 #include "common/base/rd.h"
 #include "common/model/slot.h"
 #include "common/store/retain/retain_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define VERSION 1
 #define DAY_MS  86400000.0

@@ -29,6 +29,9 @@
 #include "common/model/slot.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define HELD_WAIT_MS  1000
 #define IDLE_WAIT_MS  60000

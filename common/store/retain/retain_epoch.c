@@ -13,6 +13,8 @@
 #include "common/model/slot.h"
 #include "common/store/dict/dict_rows.h"
 #include "common/store/retain/retain_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 
 #define EPOCH_KEY_LEN 13
 /* Pushes ahead of their time; exemplars, which are kept by another rule, come on top. */

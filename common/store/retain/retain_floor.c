@@ -6,6 +6,8 @@
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 
 #define PARTS_MAX   64 /* looked at in a step */
 #define BUCKETS_MAX 64 /* deleted of a level in a batch */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain_impl.h: what the files of retention share. Nobody else includes it but store.c.
+ * retain_impl.h: what the files of retention share. Of other files only open.c includes it.
  */
 #ifndef COMMON_STORE_RETAIN_RETAIN_IMPL_H
 #define COMMON_STORE_RETAIN_RETAIN_IMPL_H
 
 #include "common/store/retain/forecast.h"
 #include "common/store/retain/retain.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
+#include "common/sys/thread.h"
 
 /* Keys with the same first byte: rows of one kind and level, by bucket, service, type, series. */
 struct retain_run {

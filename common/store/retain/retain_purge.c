@@ -9,6 +9,8 @@
  * written behind it, so that a restart only repeats the one that was at work.
  */
 #include "common/store/retain/retain_impl.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 
 /* The next key of the run's rows of m in `bucket`, at or behind series m->series; false: none. */
 static int seek(struct kv_iter *it, const struct retain_run *run, uint32_t bucket, struct member *m,

@@ -26,10 +26,13 @@
 #include "common/store/catalog/group.h"
 #include "common/store/codec/fn.h"
 #include "common/store/dict/dict_cache.h"
-#include "common/store/query/rollup.h"
+#include "common/store/seal/rollup_seal.h"
 #include "common/store/state/floors.h"
+#include "common/store/state/fn_calc.h"
+#include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
+#include "common/store/store.h"
 
 #define DELTAS_MAX  8
 #define DELTA_BYTES (16 * KIB) /* rows below this are written again */

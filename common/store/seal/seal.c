@@ -32,7 +32,9 @@
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vecsum.h"
 #include "common/store/seal/seal_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
+#include "common/store/state/store_impl.h"
 
 #define VERSION      1
 #define VERSION_TOMB 2

@@ -18,6 +18,7 @@
 #include "common/base/hash.h"
 #include "common/base/vec.h"
 #include "common/store/codec/keys.h"
+#include "common/store/codec/raw.h"
 #include "common/store/kv/kv.h"
 
 struct store;
@@ -36,17 +37,6 @@ struct seal_entry {
 void seal_row_put(const struct seal_entry *n, char out[SEAL_ROW_LEN]);
 NODISCARD int seal_row_read(uint64_t n, struct str row, struct seal_entry *ret, struct err *e);
 
-/* One raw row of an entry. Bytes are borrowed until the entry is applied. */
-struct seal_row {
-    struct member m;
-    uint32_t t;
-    const uint8_t *wid;
-    uint32_t wid_bucket, wid_rows;
-    struct str vector;
-};
-struct seal_rows {
-    VEC(struct seal_row) at;
-};
 /* Adds a row to the digests of an entry. */
 NODISCARD int seal_entry_add(struct seal_entry *n, struct str key, const struct seal_row *r,
                              struct err *e);

@@ -8,7 +8,7 @@
 #include "common/store/codec/tl.h"
 #include "common/store/codec/vecsum.h"
 #include "common/store/seal/seal.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 /* One entry while its batch is made. */
 struct apply {

@@ -6,7 +6,7 @@
  *   coarse  below it: the base node of each series, itself + the rows: old data go straight to the
  *           level that keeps them, and late data of a time that has left level 0, too
  *   tl      the points beside both
- *   ru      the same of the groups (rollup.h)
+ *   ru      the same of the groups (rollup_seal.h)
  *   meta    marks on all nodes above
  *
  * Late rows: a row may arrive for a minute that was sealed before. It stays raw, and visible, until
@@ -18,8 +18,9 @@
 #include <stdlib.h>
 
 #include "common/store/ledger/ledger_impl.h"
-#include "common/store/query/rollup.h"
+#include "common/store/seal/rollup_seal.h"
 #include "common/store/seal/seal_impl.h"
+#include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 
 /* What stands under k, into a->old; *ret_found says whether. `t` is the first slot of its time:
@@ -183,8 +184,12 @@ static int mark(struct apply *a, const struct floors *f, const struct seal_row *
         uint32_t t = a->windows.ptr[i];
         if (i && t == a->windows.ptr[i - 1])
             continue;
-        int rc =
-            dirty_mark(a->s, a->b, &r->m, t, floors_base(f, true, t), a->n->engine_ms, a->n->n, e);
+        struct dirty_change c = { .m = r->m,
+                                  .t = t,
+                                  .base = floors_base(f, true, t),
+                                  .engine_ms = a->n->engine_ms,
+                                  .entry = a->n->n };
+        int rc = dirty_mark(a->s, a->b, &c, e);
         if (rc)
             return rc;
     }

@@ -16,7 +16,9 @@
 #include "common/store/codec/vec.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/seal/seal.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define ROWS_BYTES_MAX (64 * MIB) /* of one entry */
 #define LATE_PACE_MS   10000

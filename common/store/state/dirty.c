@@ -16,9 +16,11 @@
 #include "common/store/state/dirty.h"
 
 #include "common/model/slot.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/state/due.h"
+#include "common/store/state/floors.h"
 #include "common/store/state/parts.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define VERSION    1
 #define ENTRY_BITS 48
@@ -55,12 +57,6 @@ int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct member *m,
 }
 
 /* ---- marking ---- */
-
-int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t)
-{
-    return slot_to_ms(t) + (int64_t)LEVELS[level].node * SLOT_MS + s->o.seal_delay_ms +
-           s->o.build_delay_ms;
-}
 
 uint64_t dirty_entry(struct store *s)
 {
@@ -101,53 +97,53 @@ static int was_built(struct store *s, const struct member *m, uint32_t level, ui
 }
 
 /* When the node, due already, became dirty, as far as its pace goes. */
-static int since_of(struct store *s, const struct member *m, uint32_t level, uint32_t t,
-                    int64_t engine_ms, bool is_open, uint32_t *ret, struct err *e)
+static int since_of(struct store *s, const struct dirty_change *c, uint32_t level, bool is_open,
+                    uint32_t *ret, struct err *e)
 {
-    int64_t prompt = engine_ms + s->o.build_delay_ms - build_pace_ms(s, level);
+    int64_t prompt = c->engine_ms + s->o.build_delay_ms - build_pace_ms(s, level);
     bool built = false;
 
-    *ret = slot_of_ms(engine_ms);
-    if (!is_open && was_built(s, m, level, t, &built, e))
+    *ret = slot_of_ms(c->engine_ms);
+    if (!is_open && was_built(s, &c->m, level, node_of(level, c->t), &built, e))
         return e->code;
     if (!built)
         *ret = MIN(*ret, MAX(slot_of_ms(prompt), 1));
     return 0;
 }
 
-static int mark_level(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
-                      uint32_t t, int64_t engine_ms, uint64_t entry, struct err *e)
+static int mark_level(struct store *s, struct kv_batch *b, const struct dirty_change *c,
+                      uint32_t level, struct err *e)
 {
-    struct part_mark *known = &parts_get(s->parts, m)->marks[level];
-    bool stands = known->known && known->t == t, due = dirty_due_ms(s, level, t) <= engine_ms;
+    uint32_t t = node_of(level, c->t);
+    struct part_mark *known = &parts_get(s->parts, &c->m)->marks[level];
+    bool stands = known->known && known->t == t, due = dirty_due_ms(s, level, t) <= c->engine_ms;
     struct dirty_mark new = { 0 }, old = stands ? known->mark : (struct dirty_mark){ 0 };
     char row[DIRTY_ROW_LEN];
     struct key k;
 
-    if (stands && (!due || old.entry == entry))
+    if (stands && (!due || old.entry == c->entry))
         return 0;
     if (due) {
-        int rc = stands ? 0 : dirty_get(s->kv, NULL, m, level, t, &old, e);
+        int rc = stands ? 0 : dirty_get(s->kv, NULL, &c->m, level, t, &old, e);
         if (rc && rc != ERR_NOT_FOUND)
             return rc;
-        new = (struct dirty_mark){ entry, old.since };
+        new = (struct dirty_mark){ c->entry, old.since };
         /* A mark of entry 0 is from before it was due: it waits for its first build. */
-        if (!old.entry && since_of(s, m, level, t, engine_ms, !rc, &new.since, e))
+        if (!old.entry && since_of(s, c, level, !rc, &new.since, e))
             return e->code;
     }
     dirty_row_put(&new, row);
-    key_dirty(&k, m, level, t);
+    key_dirty(&k, &c->m, level, t);
     kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
     *known = (struct part_mark){ true, t, new };
     build_look(s, level, build_due_ms(s, level, t, &new));
     return 0;
 }
 
-int dirty_mark(struct store *s, struct kv_batch *b, const struct member *m, uint32_t t,
-               uint32_t base, int64_t engine_ms, uint64_t entry, struct err *e)
+int dirty_mark(struct store *s, struct kv_batch *b, const struct dirty_change *c, struct err *e)
 {
-    for (uint32_t level = MAX(base + 1, DIRTY_FIRST); level < KEY_LEVELS; level++) {
-        int rc = mark_level(s, b, m, level, t - t % LEVELS[level].node, engine_ms, entry, e);
+    for (uint32_t level = MAX(c->base + 1, DIRTY_FIRST); level < KEY_LEVELS; level++) {
+        int rc = mark_level(s, b, c, level, e);
         if (rc)
             return rc;
     }

@@ -44,15 +44,19 @@ NODISCARD int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct 
  * or below changed, in batch b of seal entry `entry` or the like. For groups and members at once,
  * so `base` is the finer base, of groups (floors_base). If b is then not written, call
  * parts_clear(s->parts). */
-NODISCARD int dirty_mark(struct store *s, struct kv_batch *b, const struct member *m, uint32_t t,
-                         uint32_t base, int64_t engine_ms, uint64_t entry, struct err *e);
+struct dirty_change {
+    struct member m; /* series unused */
+    uint32_t t, base;
+    int64_t engine_ms;
+    uint64_t entry;
+};
+NODISCARD int dirty_mark(struct store *s, struct kv_batch *b, const struct dirty_change *c,
+                         struct err *e);
 /* An `entry` for a step that is none of the seal log: no two calls give the same. */
 uint64_t dirty_entry(struct store *s);
 /* The node is built. */
 void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
                  uint32_t t);
-/* Engine time from which a node can be built. */
-int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t);
 
 /* ---- any thread: the marks in a range ---- */
 

@@ -3,6 +3,7 @@
 
 #include "common/store/state/parts.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 /* What at[level] is a multiple of. */
 static uint32_t step(uint32_t level)

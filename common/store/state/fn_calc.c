@@ -14,10 +14,11 @@
  *
  * Both values are linear in the vector: sums of rows may be added before or after.
  */
+#include "common/store/state/fn_calc.h"
+
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
 
 /* ---- dictionaries ---- */

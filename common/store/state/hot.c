@@ -504,17 +504,16 @@ static int give(const struct leaf *l, size_t group, hot_fn fn, void *cookie, str
 struct reading {
     struct hot *h;
     const struct hot_state *v;
-    const struct member *m;
-    const uint64_t *gids;
+    const struct hot_query *q;
     uint32_t from, to;
     hot_ranges *scan;
 };
 
 static struct group *group_at(const struct reading *r, size_t i)
 {
-    struct member m = *r->m;
+    struct member m = r->q->m;
 
-    m.series = r->gids[i];
+    m.series = r->q->gids[i];
     return find_group(r->h, &m, false);
 }
 
@@ -542,7 +541,7 @@ static void find_scans(struct reading *r, size_t i)
     }
 }
 
-static int give_group(const struct reading *r, size_t i, hot_fn fn, void *cookie, struct err *e)
+static int give_group(const struct reading *r, size_t i, struct err *e)
 {
     const struct group *g = group_at(r, i);
     int rc = 0;
@@ -552,26 +551,25 @@ static int give_group(const struct reading *r, size_t i, hot_fn fn, void *cookie
     for (size_t k = leaf_at(g, r->from); !rc && k < g->leaves.len && g->leaves.ptr[k].t < r->to;
          k++)
         if (!scanned(r->scan, g->leaves.ptr[k].t))
-            rc = give(&g->leaves.ptr[k], i, fn, cookie, e);
+            rc = give(&g->leaves.ptr[k], i, r->q->fn, r->q->cookie, e);
     return rc;
 }
 
-int hot_read(struct hot *h, const struct hot_state *v, const struct member *m, const uint64_t *gids,
-             size_t len, uint32_t from, uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan,
+int hot_read(struct hot *h, const struct hot_state *v, const struct hot_query *q, hot_ranges *scan,
              struct err *e)
 {
-    struct reading r = { h, v, m, gids, from, to, scan };
+    struct reading r = { .h = h, .v = v, .q = q, .from = q->from, .to = q->to, .scan = scan };
     int rc = 0;
 
     scan->len = 0;
     mutex_lock(&h->lock);
-    r.from = h->o.bytes_max ? MIN(MAX(from, known_from(h, m)), to) : to;
-    must_scan(scan, from, r.from);
-    for (size_t i = 0; r.from < to && i < len; i++)
+    r.from = h->o.bytes_max ? MIN(MAX(q->from, known_from(h, &q->m)), q->to) : q->to;
+    must_scan(scan, q->from, r.from);
+    for (size_t i = 0; r.from < r.to && i < q->len; i++)
         find_scans(&r, i);
     tidy(scan);
-    for (size_t i = 0; !rc && r.from < to && i < len; i++)
-        rc = give_group(&r, i, fn, cookie, e);
+    for (size_t i = 0; !rc && r.from < r.to && i < q->len; i++)
+        rc = give_group(&r, i, e);
     mutex_unlock(&h->lock);
     return rc;
 }

@@ -9,7 +9,7 @@
  * are scanned, the answer is the same.
  *
  * When may a reader use a sum? He has a snapshot and knows the state it shows: `applied` (seal
- * entries) and `seq` (batches), see store.c. The sum moves on meanwhile:
+ * entries) and `seq` (batches), see view.c. The sum moves on meanwhile:
  *   - a fold since his snapshot would take rows away that his snapshot shows unsealed: then
  *     he must scan (group.folded > applied)
  *   - rows added since then are newer than his snapshot. They are unsealed in any case, so they are
@@ -69,14 +69,20 @@ struct hot_state { /* of a view */
 struct hot_range {
     uint32_t from, to;
 };
-/* Gives the leaves of some groups of m's service and type in [from, to) whose sums may be used, and
- * fills *scan with the ranges the caller must scan instead, ascending: together they hold every
- * unsealed row of those groups once. A leaf that must be scanned for one of them is for all. `fn`
- * is called under the lock. */
 typedef VEC(struct hot_range) hot_ranges;
-NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct member *m,
-                       const uint64_t *gids, size_t len, uint32_t from, uint32_t to, hot_fn fn,
-                       void *cookie, hot_ranges *scan, struct err *e);
+struct hot_query {
+    struct member m; /* service and type; series unused */
+    const uint64_t *gids;
+    size_t len;
+    uint32_t from, to; /* slots, whole leaves */
+    hot_fn fn;         /* called under the lock */
+    void *cookie;
+};
+/* Gives the leaves of these groups whose sums may be used, and fills *scan with the ranges the
+ * caller must scan instead, ascending: together they hold every unsealed row of those groups once.
+ * A leaf that must be scanned for one of them is for all. */
+NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct hot_query *q,
+                       hot_ranges *scan, struct err *e);
 
 size_t hot_bytes(struct hot *h);
 /* Another limit; what is over goes. */

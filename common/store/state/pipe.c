@@ -13,8 +13,8 @@
  * its snapshot was made, so it is never ahead of the snapshot.
  *
  * A row must be added to a sum before it is folded. The rows of a group of writes are added after
- * its commit (store.c), and a seal may read them a moment earlier. So a seal of minutes of which an
- * uncommitted group has rows waits for that commit. Only late data make that happen.
+ * its commit (write/batch.c), and a seal may read them a moment earlier. So a seal of minutes of
+ * which an uncommitted group has rows waits for that commit. Only late data make that happen.
  *
  * When a batch fails, the database refuses all later ones (kv.h), and the store takes no more
  * writes until it is reopened.
@@ -22,6 +22,9 @@
 #include "common/store/state/pipe.h"
 
 #include "common/base/mem.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 #define GROUPS_MAX 8 /* uncommitted groups whose lowest minute is known */
 

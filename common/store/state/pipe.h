@@ -6,7 +6,7 @@
 #ifndef COMMON_STORE_STATE_PIPE_H
 #define COMMON_STORE_STATE_PIPE_H
 
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 struct store_pipe *pipe_state_new(void);
 void pipe_state_free(struct store_pipe *p); /* NULL is fine */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store_impl.h: what the files behind store.h share. Nobody else includes it but tests.
+ * store_impl.h: what one open shard is, for the folders of the store from state/ on. What most of
+ * them need stands in narrower headers: commit.h (write, clock), view.h (snapshots), store_batch.h.
  */
 #ifndef COMMON_STORE_STATE_STORE_IMPL_H
 #define COMMON_STORE_STATE_STORE_IMPL_H
@@ -13,29 +14,29 @@
 #include "common/store/codec/raw.h"
 #include "common/store/codec/sum.h"
 #include "common/store/dict/dict_cache.h"
-#include "common/store/exemplar/exm.h"
 #include "common/store/state/eclock.h"
 #include "common/store/state/hot.h"
 #include "common/store/state/parts.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/state/wid.h"
 #include "common/store/store.h"
-#include "common/store/write/stage_fold.h"
-#include "common/store/write/stage_order.h"
-#include "common/store/write/stage_room.h"
 #include "common/sys/thread.h"
 
 #define STORE_ROW_MAX  GIB /* of s->row, */
 #define STORE_TEXT_MAX MIB /* and s->text */
 
-#define STORE_WHYS     8
-#define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
+#define STORE_WHYS 8
 
+struct build_state;
+struct exm_gate;
 struct groups;
 struct ledger;
 struct store_gate;
 struct store_pipe;
+struct retain;
 struct rollup;
+struct shown;
+struct stage;
 struct tombs;
 #define STORE_SHUT_READ_ONLY 1u /* it takes no writes */
 #define STORE_SHUT_REOPENING 2u /* it was read-only, and says so until it is open again */
@@ -64,6 +65,8 @@ struct store {
     _Atomic uint32_t why_at;
 
     struct store_opts o;
+    /* Puts what stands beside each row of the clock (store_put_clock); set by open.c. */
+    void (*on_clock)(struct store *s, int64_t engine_ms, struct kv_batch *b);
     struct kv *kv;            /* owned */
     unsigned format;          /* of the rows; an old one only if it is opened to be read */
     struct dict_cache *dicts; /* any thread */
@@ -82,6 +85,7 @@ struct store {
     struct parts *parts;        /* owned */
     struct tl_rows *tl_rows;    /* owned; empty between batches */
     struct build_state *build;  /* owned */
+    int64_t build_look_ms;      /* engine time: nothing is due before */
     uint64_t dirty_steps;       /* that were no seal entries: dirty_entry */
     struct raw_counts raw;      /* staged ones too */
     uint32_t raw_low;           /* as the last batch or entry wrote it */
@@ -97,10 +101,8 @@ struct store {
     struct arena *arena; /* of one request or one seal */
     struct dict_scratch scratch;
     struct sum sum;
-    struct stage_fold fold;
-    struct stage_order order;
-    struct stage_room stage_room;
-    struct exm_gate exm;
+    struct stage *stage;  /* owned; stage_room.h */
+    struct exm_gate *exm; /* owned; exm_write.c */
     struct dict_cap dict_cap;
     struct buf row, text;
     VEC(uint64_t) hashes;
@@ -117,72 +119,5 @@ struct store {
     struct mutex write;
     bool read_only_set; /* guarded by `write` */
 };
-struct hot_row {     /* of a batch, for the sums of its group */
-    struct member m; /* series: the group */
-    uint32_t slot, len;
-    size_t at; /* of the bytes of store_batch.kb */
-};
-struct ledger_row { /* of a batch: as of its end */
-    struct key k;
-    size_t len;
-    char row[36];
-};
-struct store_batch {
-    struct store *s;
-    struct kv_batch *kb; /* owned */
-    uint64_t seq;
-    VEC(struct hot_row) hot;
-    VEC(struct ledger_row) ledger;
-};
-struct store_view {
-    struct store *s;
-    struct shown *shown;  /* referenced */
-    struct kv_snap *snap; /* its */
-    struct hot_state hot;
-    int64_t engine_ms; /* no later than what it shows */
-};
-
-/* Engine time now, also for store_clock. Shard thread. */
-int64_t store_now(struct store *s);
-/* One batch, with its fsync if `sync`; without, it may only be begun (pipe.h). A failure makes the
- * store read-only. */
-NODISCARD int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e);
-/* The same; `then` runs after a write that succeeded, before anyone can see its effects or write
- * the next one: here shown_seq, shown_applied and the hot sums move. */
-NODISCARD int store_write_then(struct store *s, struct kv_batch *b, bool sync,
-                               void (*then)(void *cookie), void *cookie, struct err *e);
-/* kv_drop_range, for rows no view needs any more (view_oldest). Shard thread. */
-NODISCARD int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str to,
-                               struct err *e);
-NODISCARD int store_refuse(const struct store *s, struct err *e); /* if read-only */
-void store_set_read_only(struct store *s, const struct err *why); /* holding `write`, or alone */
-void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value);
-void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
-
-/* The vector of one row, nodes of the request being staged, appended to *out (stage.c). */
-void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
-                  const uint64_t *values, size_t len, struct buf *out);
-
-/* ---- open and close, in place: reopen.c uses them, too ---- */
-void store_init(struct store *s, const struct store_opts *o, struct store_gate *gate);
-NODISCARD int store_load(struct store *s, struct err *e);
-void store_deinit(struct store *s); /* all but the gate; also after a store_load that failed */
-
-/* ---- reopen.c: readers hold the gate open while they read ---- */
-struct store_gate *gate_new(void);
-void gate_free(struct store_gate *g);
-bool gate_enter(struct store_gate *g, bool wait); /* false: it is closed, and !wait */
-void gate_leave(struct store_gate *g);
-
-/* ---- view.c ---- */
-void view_open(struct store *s);    /* after the high-water marks are read */
-void view_close(struct store *s);   /* NULLs are fine */
-void view_publish(struct store *s); /* holding `write` */
-/* Numbers of the newest snapshot, which shows all that was written, and of the oldest that is still
- * read. The former: shard thread. */
-uint64_t view_latest(struct store *s);
-uint64_t view_oldest(struct store *s);
-/* store.c: what store_share said of names. Shard thread. */
-void store_share_names(struct store *s);
 
 #endif

@@ -9,8 +9,9 @@
  */
 #include "common/store/state/tl_scan.h"
 
-#include "common/store/query/match.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/sys/pool.h"
 
 struct walk {
@@ -118,7 +119,7 @@ int tl_scan(const struct tl_scan *c, struct err *e)
     key_at(&w, 0, w.from, &k);
     key_at(&w, c->len - 1, c->to - 1, &end);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, KV_TL, key_str(&k), key_str(&end));
+    struct kv_iter *it = kv_iter_new(c->v->kv, c->v->snap, KV_TL, key_str(&k), key_str(&end));
     int rc = walk(&w, it, e);
     kv_iter_free(it);
     return rc;

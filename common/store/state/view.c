@@ -7,9 +7,13 @@
  * which the hot sums (hot.h) held exactly its unsealed rows, and getting one waits for no fsync. A
  * snapshot of the kv costs about a microsecond, and lives as long as somebody reads.
  */
+#include "common/store/state/view.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/state/pipe.h"
+#include "common/store/state/reader_gate.h"
+#include "common/store/state/store_impl.h"
+#include "common/sys/pool.h"
 
 #define HOT_MEMBERS_MIN 16
 
@@ -105,6 +109,8 @@ struct store_view *store_view_get(struct store *s)
     v->shown = s->shown;
     atomic_fetch_add(&v->shown->refs, 1);
     mutex_unlock(&s->show);
+    v->kv = s->kv;
+    v->dicts = s->dicts;
     v->snap = v->shown->snap;
     v->hot = (struct hot_state){ .seq = v->shown->seq, .applied = v->shown->applied };
     return v;
@@ -120,7 +126,7 @@ struct store_view *store_view_get_live(struct store *s)
 
 struct kv *store_view_kv(const struct store_view *v)
 {
-    return v->s->kv;
+    return v->kv;
 }
 
 void store_view_put(struct store_view *v)
@@ -128,4 +134,12 @@ void store_view_put(struct store_view *v)
     unref(v->s, v->shown);
     gate_leave(v->s->gate);
     xfree(v);
+}
+
+int match_canceled(const atomic_bool *cancel, struct err *e)
+{
+    pool_slice();
+    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+        return err_set(e, ERR_CANCELED, "the query was canceled");
+    return 0;
 }

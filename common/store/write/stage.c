@@ -20,17 +20,20 @@
 #include "common/model/ptype.h"
 #include "common/store/catalog/derived.h"
 #include "common/store/catalog/group.h"
-#include "common/store/codec/fp.h"
-#include "common/store/codec/vec.h"
 #include "common/store/dict/dict_known.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
 #include "common/store/retain/retain.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
 #include "common/store/state/spread.h"
+#include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 #include "common/store/write/stage_ahead.h"
+#include "common/store/write/stage_encode.h"
+#include "common/store/write/stage_room.h"
 
 #define LABELS_MAX     1024
 #define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
@@ -152,9 +155,15 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
         return rc ? rc
                   : wids_check_print(s->wids, p->tenant->number, in->wid, &row, p->w->print, e);
     rc = stored_labels(p, &in->labels, e);
+    struct tomb_push push = {
+        .tenant = p->tenant->number,
+        .labels = buf_str(&s->text),
+        .profile_type = type,
+        .first = in->vectors[0].slot,
+        .last = in->vectors[in->len - 1].slot,
+    };
     if (!rc)
-        rc = tombs_forgot(s, p->tenant->number, buf_str(&s->text), type, in->vectors[0].slot,
-                          in->vectors[in->len - 1].slot, &row, &by, e);
+        rc = tombs_forgot(s, &push, &row, &by, e);
     *ret = !by;
     if (rc)
         return rc;
@@ -393,58 +402,8 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
-    stage_order_make(&s->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes,
-                     dict_counts(p->dict).nodes, stage_room_max(s));
-}
-
-static void encode(const struct dict *d, struct vec_meta meta, const uint32_t *ids,
-                   const uint64_t *values, size_t n, struct buf *out)
-{
-    struct vec_part part = { d->id.epoch, ids, values, n };
-
-    meta.fp = fp_vector(dict_node_hashes(d), ids, values, n);
-    CHECK(vec_encode(&part, n ? 1 : 0, &meta, out));
-}
-
-/* The pairs in s->sum as a row; *saturated: how many sums had before they were added. */
-static void encode_sum(struct store *s, const struct dict *d, uint64_t writes, uint64_t saturated,
-                       struct buf *out)
-{
-    struct vec_meta meta = { .writes = writes };
-
-    sum_end(&s->sum);
-    meta.saturated = s->sum.saturated != saturated;
-    encode(d, meta, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len, out);
-}
-
-void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
-                  const uint64_t *values, size_t len, struct buf *out)
-{
-    const uint32_t *map = s->scratch.node_map.ptr;
-    size_t n = stage_order_gather(&s->order, nodes, values, len);
-
-    if (n) {
-        encode(d, (struct vec_meta){ .writes = 1 }, s->order.ids, s->order.values, n, out);
-        return;
-    }
-    sum_begin(&s->sum);
-    for (size_t i = 0; i < len; i++)
-        sum_add(&s->sum, map[nodes[i]], values[i]);
-    encode_sum(s, d, 1, s->sum.saturated, out);
-}
-
-static void encode_run(struct plan *p, const struct store_vector *v, size_t n, struct buf *out)
-{
-    struct store *s = p->s;
-    uint64_t saturated = s->sum.saturated;
-
-    if (n == 1) {
-        store_encode(s, p->dict, v->nodes, v->values, v->len, out);
-        return;
-    }
-    sum_begin(&s->sum);
-    stage_fold(&s->fold, v, n, p->w->stacks->nodes, s->scratch.node_map.ptr, &s->sum);
-    encode_sum(s, p->dict, n, saturated, out);
+    stage_order_make(&s->stage->order, s->scratch.node_map.ptr, s->scratch.used.ptr,
+                     p->w->stacks->nodes, dict_counts(p->dict).nodes, stage_room_max(s));
 }
 
 /* Remembers the vector of `len` bytes that ends at `end` of the batch, for the hot sums. */
@@ -485,7 +444,7 @@ static void put_run(struct plan *p, const struct plan_series *r, const struct st
 
     raw_row_begin(&s->row, wid_bucket(p->engine_ms), (uint32_t)r->rows);
     size_t head = s->row.len;
-    encode_run(p, v, n, &s->row);
+    stage_encode_run(s, p->dict, v, n, p->w->stacks->nodes, &s->row);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
     struct str vector = str_sub(buf_str(&s->row), head, s->row.len);
@@ -533,6 +492,7 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
                                    .m = { p->tenant->number, p->scope->number,
                                           (uint16_t)r->ptype->number, r->series->id },
                                    .dict = p->dict,
+                                   .encode = stage_encode,
                                    .engine_ms = p->engine_ms },
               b->kb, ret);
     return true;
@@ -625,8 +585,8 @@ static void plan_end(struct plan *p, const struct store_batch *b)
     struct store *s = p->s;
 
     s->batch_bytes = kv_batch_bytes(b->kb);
-    stage_fold_trim(&s->fold);
-    stage_order_end(&s->order);
+    stage_fold_trim(&s->stage->fold);
+    stage_order_end(&s->stage->order);
     stage_room_end(s);
     forget_reserved(p);
     dict_unref(p->dict);

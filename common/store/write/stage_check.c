@@ -10,7 +10,7 @@
 #include "common/store/codec/vec.h"
 #include "common/store/dict/dict_known.h"
 #include "common/store/exemplar/exm.h"
-#include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define SERIES_MAX 65536
 #define LABELS_MAX 1024

@@ -1,9 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/store/write/stage_room.h"
 
+#include "common/base/mem.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/store.h"
 
 #define WANTED_FALLS 8 /* by this part of it in a turn without requests as large */
+
+struct stage *stage_new(void)
+{
+    return XNEW(struct stage);
+}
+
+void stage_free(struct stage *x)
+{
+    if (!x)
+        return;
+    stage_fold_deinit(&x->fold);
+    stage_order_deinit(&x->order);
+    xfree(x);
+}
 
 static size_t order_bytes(const struct stage_order *x)
 {
@@ -28,9 +44,9 @@ static size_t sum_bytes(const struct sum *x)
 
 size_t stage_room_bytes(const struct store *s)
 {
-    return order_bytes(&s->order) + scratch_bytes(&s->scratch) + sum_bytes(&s->sum) +
-           s->fold.sums.cap * sizeof(*s->fold.sums.ptr) +
-           s->fold.used.cap * sizeof(*s->fold.used.ptr) + s->row.cap + s->text.cap;
+    return order_bytes(&s->stage->order) + scratch_bytes(&s->scratch) + sum_bytes(&s->sum) +
+           s->stage->fold.sums.cap * sizeof(*s->stage->fold.sums.ptr) +
+           s->stage->fold.used.cap * sizeof(*s->stage->fold.used.ptr) + s->row.cap + s->text.cap;
 }
 
 size_t stage_room_max(const struct store *s)
@@ -47,8 +63,8 @@ static void free_all(struct store *s)
 {
     uint64_t saturated = s->sum.saturated;
 
-    stage_order_deinit(&s->order);
-    stage_fold_deinit(&s->fold);
+    stage_order_deinit(&s->stage->order);
+    stage_fold_deinit(&s->stage->fold);
     dict_scratch_deinit(&s->scratch);
     dict_scratch_init(&s->scratch);
     sum_deinit(&s->sum);
@@ -69,8 +85,8 @@ void stage_room_end(struct store *s)
 {
     size_t holds = stage_room_bytes(s);
 
-    s->stage_room.used = true;
-    s->stage_room.high = MAX(s->stage_room.high, holds + s->order.declined);
+    s->stage->room.used = true;
+    s->stage->room.high = MAX(s->stage->room.high, holds + s->stage->order.declined);
     if (holds > stage_room_max(s))
         free_all(s);
     say(s);
@@ -80,10 +96,10 @@ void stage_room_turn(struct store *s)
 {
     uint64_t wants = atomic_load_explicit(&s->stage_wants, memory_order_relaxed);
 
-    wants = MAX(s->stage_room.high, wants - (wants + WANTED_FALLS - 1) / WANTED_FALLS);
+    wants = MAX(s->stage->room.high, wants - (wants + WANTED_FALLS - 1) / WANTED_FALLS);
     atomic_store_explicit(&s->stage_wants, wants, memory_order_relaxed);
-    if (!s->stage_room.used || stage_room_bytes(s) > stage_room_max(s))
+    if (!s->stage->room.used || stage_room_bytes(s) > stage_room_max(s))
         free_all(s);
-    s->stage_room = (struct stage_room){ 0 };
+    s->stage->room = (struct stage_room){ 0 };
     say(s);
 }

@@ -12,13 +12,22 @@
 #ifndef COMMON_STORE_WRITE_STAGE_ROOM_H
 #define COMMON_STORE_WRITE_STAGE_ROOM_H
 
-#include "common/base/base.h"
+#include "common/store/write/stage_fold.h"
+#include "common/store/write/stage_order.h"
 
 struct store;
 struct stage_room {
     bool used;   /* a request came since the last turn */
     size_t high; /* that one of them wanted, at most */
 };
+struct stage { /* of a store */
+    struct stage_fold fold;
+    struct stage_order order;
+    struct stage_room room;
+};
+struct stage *stage_new(void);
+void stage_free(struct stage *x); /* NULL is fine */
+
 size_t stage_room_bytes(const struct store *s);
 /* What they may hold. SIZE_MAX: nothing was said. */
 size_t stage_room_max(const struct store *s);

@@ -436,9 +436,15 @@ struct year_answer year_bed_timeline(struct year_bed *b, const char *selector, u
         r = (struct year_answer){ 0 };
         double t = year_cpu_s();
         struct store_view *v = store_view_get(b->s);
-        if (store_timeline(v, &q, slot_to_ms(from + step_slots) - SLOT_MS,
-                           (int64_t)step_slots * SLOT_MS, (to - from) / step_slots, &group,
-                           group_by ? 1 : 0, mine, &tl, &e))
+        if (store_timeline(v,
+                           &(struct store_timeline_query){
+                               .q = q,
+                               .origin_ms = slot_to_ms(from + step_slots) - SLOT_MS,
+                               .step_ms = (int64_t)step_slots * SLOT_MS,
+                               .points = (to - from) / step_slots,
+                               .group_by = &group,
+                               .group_by_len = group_by ? 1 : 0 },
+                           mine, &tl, &e))
             die("timeline", &e);
         store_view_put(v);
         s[i] = year_cpu_s() - t;

@@ -15,6 +15,7 @@
 #include "common/store/state/floors.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 
 struct node { /* of a group */
     uint32_t level;
@@ -80,7 +81,7 @@ static uint32_t rule_at(struct check *x, const struct member *m, uint32_t rules,
     buf_init(&row, MIB);
     for (uint32_t i = 1; i <= rules; i++) {
         key_rule_number(&k, m->tenant, m->scope, i);
-        must(kv_get(x->v->s->kv, x->v->snap, KV_META, key_str(&k), &row, &e));
+        must(kv_get(x->v->kv, x->v->snap, KV_META, key_str(&k), &row, &e));
         must(group_rule_read(buf_str(&row), &x->rule, &e));
         if (x->rule.since <= t)
             best = i;
@@ -101,7 +102,7 @@ static uint64_t group_at(struct check *x, const struct member *m, uint32_t rules
 
     buf_init(&row, MIB);
     key_group_of(&k, m->tenant, m->scope, m->series);
-    must(kv_get(x->v->s->kv, x->v->snap, KV_META, key_str(&k), &row, &e));
+    must(kv_get(x->v->kv, x->v->snap, KV_META, key_str(&k), &row, &e));
     must(group_of_read(buf_str(&row), of, &n, &e));
     for (size_t i = 0; i < n; i++)
         if (of[i].rule == rule)
@@ -137,12 +138,12 @@ static void read_leaves(struct check *x)
     uint32_t level, t;
 
     k = (struct key){ .len = 1, .b = { 0 } };
-    struct kv_iter *it = kv_iter_new(x->v->s->kv, x->v->snap, KV_FINE, key_str(&k), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_FINE, key_str(&k), STR_NULL);
     for (; kv_iter_valid(it); kv_iter_next(it)) {
         assert_true(key_member_read(kv_iter_key(it), &level, &m, &t));
         assert_int_equal(level, 0);
         struct str v = keep(x, kv_iter_value(it));
-        must(group_service_get(x->v->s->kv, x->v->snap, m.tenant, m.scope, &g, &e));
+        must(group_service_get(x->v->kv, x->v->snap, m.tenant, m.scope, &g, &e));
         assert_true(g.rules);
         x->c->rules = MAX(x->c->rules, g.rules);
         x->c->groups = MAX(x->c->groups, g.next);
@@ -160,7 +161,7 @@ static void read_rollups(struct check *x)
     uint32_t level, t, entry;
     struct member m;
 
-    struct kv_iter *it = kv_iter_new(x->v->s->kv, x->v->snap, KV_RU, key_str(&k), STR_NULL);
+    struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, KV_RU, key_str(&k), STR_NULL);
     for (; kv_iter_valid(it); kv_iter_next(it)) {
         assert_true(key_ru_read(kv_iter_key(it), &level, &m, &t, &entry));
         struct node *n = node_at(x, level, &m, t);
@@ -231,7 +232,7 @@ static bool minute_rolled(struct check *x, const struct node *leaf)
 static bool is_dirty(struct check *x, const struct node *n)
 {
     struct dirty_mark mark;
-    int rc = dirty_get(x->v->s->kv, x->v->snap, &n->m, n->level, n->t, &mark, &e);
+    int rc = dirty_get(x->v->kv, x->v->snap, &n->m, n->level, n->t, &mark, &e);
 
     return rc != ERR_NOT_FOUND;
 }

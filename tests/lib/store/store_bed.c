@@ -11,6 +11,7 @@
 #include "common/base/wr.h"
 #include "common/model/slot.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
 #include "common/store/write/stage_ahead.h"
 
 static void must_open(struct store_bed *b)

@@ -311,8 +311,14 @@ void model_check_timeline(const struct model *m, size_t n, struct store_view *v,
     }
     struct store_query asked = *q;
     asked.leaf_items = true;
-    if (store_timeline(v, &asked, origin_ms, step_ms, points, group_by, group_by_len, answer, &got,
-                       &e))
+    if (store_timeline(v,
+                       &(struct store_timeline_query){ .q = asked,
+                                                       .origin_ms = origin_ms,
+                                                       .step_ms = step_ms,
+                                                       .points = points,
+                                                       .group_by = group_by,
+                                                       .group_by_len = group_by_len },
+                       answer, &got, &e))
         fail_msg("timeline: %s", e.text);
     assert_int_equal(got.series.len, map_str_len(lines));
     buf_init(&key, MIB);

@@ -13,6 +13,7 @@
 #include "common/model/slot.h"
 #include "common/store/codec/keys.h"
 #include "common/store/kv/kv_impl.h"
+#include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

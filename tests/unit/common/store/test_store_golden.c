@@ -120,7 +120,14 @@ static void answer_timeline(struct store_view *v, const struct store_query *q, s
     const struct str by[] = { STR("service_name") };
     struct store_timeline t;
 
-    if (store_timeline(v, q, END_MS - 6 * 3600000, 1800000, 16, by, 1, a, &t, &e))
+    if (store_timeline(v,
+                       &(struct store_timeline_query){ .q = *q,
+                                                       .origin_ms = END_MS - 6 * 3600000,
+                                                       .step_ms = 1800000,
+                                                       .points = 16,
+                                                       .group_by = by,
+                                                       .group_by_len = 1 },
+                       a, &t, &e))
         fail_msg("%s", e.text);
     vec_for (i, &t.series) {
         const struct store_points *p = &t.series.ptr[i];

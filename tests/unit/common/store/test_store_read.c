@@ -80,7 +80,14 @@ static const char *timeline(const char *type, const char *selector, int64_t orig
     size_t n = 0;
 
     struct store_view *v = store_view_get(bed.s);
-    if (store_timeline(v, &q, origin, step, points, &name, by ? 1 : 0, arena, &t, &e))
+    if (store_timeline(v,
+                       &(struct store_timeline_query){ .q = q,
+                                                       .origin_ms = origin,
+                                                       .step_ms = step,
+                                                       .points = points,
+                                                       .group_by = &name,
+                                                       .group_by_len = by ? 1 : 0 },
+                       arena, &t, &e))
         fail_msg("%s", e.text);
     store_view_put(v);
     text[0] = '\0';
@@ -161,11 +168,20 @@ static void test_bad_timelines(void **state)
     (void)state;
     struct store_view *v = store_view_get(bed.s);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        assert_int_equal(store_timeline(v, &q, rows[i].origin, rows[i].step, rows[i].points, NULL,
-                                        0, arena, &t, &e),
+        assert_int_equal(store_timeline(v,
+                                        &(struct store_timeline_query){ .q = q,
+                                                                        .origin_ms = rows[i].origin,
+                                                                        .step_ms = rows[i].step,
+                                                                        .points = rows[i].points },
+                                        arena, &t, &e),
                          ERR_INPUT);
-    assert_int_equal(
-        store_timeline(v, &q, slot_to_ms(now), INT64_C(1) << 49, 2, NULL, 0, arena, &t, &e), 0);
+    assert_int_equal(store_timeline(v,
+                                    &(struct store_timeline_query){ .q = q,
+                                                                    .origin_ms = slot_to_ms(now),
+                                                                    .step_ms = INT64_C(1) << 49,
+                                                                    .points = 2 },
+                                    arena, &t, &e),
+                     0);
     store_timeline_deinit(&t);
     store_view_put(v);
 }

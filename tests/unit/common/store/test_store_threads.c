@@ -57,7 +57,13 @@ static uint64_t total(struct shared *x, struct err *e)
         n = m.total == m.nodes.len ? m.total : UINT64_MAX; /* each value is 1 */
         store_merge_deinit(&m);
     }
-    if (!store_timeline(v, &q, slot_to_ms(x->first) + 49999999, 50000000, 2, NULL, 0, a, &t, e)) {
+    if (!store_timeline(
+            v,
+            &(struct store_timeline_query){ .q = q,
+                                            .origin_ms = slot_to_ms(x->first) + 49999999,
+                                            .step_ms = 50000000,
+                                            .points = 2 },
+            a, &t, e)) {
         vec_for (i, &t.series)
             vec_for (k, &t.series.ptr[i].point)
                 line += t.series.ptr[i].value.ptr[k];

@@ -125,24 +125,23 @@ static void put_leaves_of(const struct store *s, size_t i, const struct store_qu
     leaf_put_end(&w);
 }
 
-int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
-                   int64_t step_ms, uint32_t points, const struct str *group_by,
-                   size_t group_by_len, struct arena *a, struct store_timeline *ret, struct err *e)
+int store_timeline(struct store_view *v, const struct store_timeline_query *q, struct arena *a,
+                   struct store_timeline *ret, struct err *e)
 {
     struct store *s = of(v);
     struct store_points p = { .labels = s->group };
 
-    (void)q, (void)origin_ms, (void)step_ms, (void)group_by, (void)group_by_len, (void)a;
+    (void)a;
     if (s->fail)
         return err_set(e, s->fail, "canned failure");
     for (size_t i = 0; i < s->points_len; i++) {
-        assert_true(s->points[i] < points);
+        assert_true(s->points[i] < q->points);
         vec_push(&p.point, s->points[i]);
         vec_push(&p.value, 10 * (s->points[i] + 1));
         vec_push(&p.writes, 1);
         if (s->leaves_len)
             vec_push(&p.leaves, s->leaves_len);
-        put_leaves_of(s, i, q, &p.items);
+        put_leaves_of(s, i, &q->q, &p.items);
     }
     ret->gauge = s->leaves_len > 0;
     if (s->points_len)

@@ -136,12 +136,10 @@ int store_merge(struct store_view *v, const struct store_query *q, struct store_
     (void)v, (void)q, (void)ret;
     return err_set(e, ERR_INTERNAL, "not asked here");
 }
-int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
-                   int64_t step_ms, uint32_t points, const struct str *group_by,
-                   size_t group_by_len, struct arena *a, struct store_timeline *ret, struct err *e)
+int store_timeline(struct store_view *v, const struct store_timeline_query *q, struct arena *a,
+                   struct store_timeline *ret, struct err *e)
 {
-    (void)v, (void)q, (void)origin_ms, (void)step_ms, (void)points, (void)group_by;
-    (void)group_by_len, (void)a, (void)ret;
+    (void)v, (void)q, (void)a, (void)ret;
     return err_set(e, ERR_INTERNAL, "not asked here");
 }
 int store_labels(struct store_view *v, const struct store_labels_query *q, struct arena *a,

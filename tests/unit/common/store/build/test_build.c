@@ -16,6 +16,7 @@
 #include "common/model/slot.h"
 #include "common/store/build/build.h"
 #include "common/store/check/check.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/ru.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
@@ -355,9 +356,10 @@ static void test_gone(void **state)
         if (get_u32be(kv_iter_key(it).ptr + KEY_MEMBER_HEAD) == hour && !kv_iter_key(it).ptr[0])
             kv_batch_del(b, KV_TL, kv_iter_key(it));
     kv_iter_free(it);
-    assert_int_equal(
-        dirty_mark(bed.s, b, &m, hour, 0, atomic_load(&bed.clock.wall_ms), dirty_entry(bed.s), &e),
-        0);
+    struct dirty_change c = {
+        .m = m, .t = hour, .engine_ms = atomic_load(&bed.clock.wall_ms), .entry = dirty_entry(bed.s)
+    };
+    assert_int_equal(dirty_mark(bed.s, b, &c, &e), 0);
     assert_int_equal(store_write_batch(bed.s, b, true, &e), 0);
     kv_batch_free(b);
     assert_string_equal(ask(hour, hour + 720), "a=1");

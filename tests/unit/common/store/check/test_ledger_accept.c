@@ -15,6 +15,8 @@
 #include "common/base/mem.h"
 #include "common/store/ledger/ledger_mem.h"
 #include "common/store/retain/retain.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 #include "tests/lib/store/store_steps.h"
 #include "tests/lib/store/tomb_bed.h"

@@ -15,6 +15,7 @@
 #include "common/store/check/check.h"
 #include "common/store/check/scrub.h"
 #include "common/store/codec/vec.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

@@ -12,6 +12,7 @@
 
 #include "common/base/prng.h"
 #include "common/store/delete/doc.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

@@ -7,10 +7,10 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
-#include "common/model/slot.h"
 #include "common/store/check/check.h"
 #include "common/store/exemplar/exm.h"
 #include "common/store/mask/tomb.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

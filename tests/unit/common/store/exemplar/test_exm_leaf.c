@@ -14,6 +14,7 @@
 #include "common/base/size.h"
 #include "common/model/leafid.h"
 #include "common/store/exemplar/exm.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"

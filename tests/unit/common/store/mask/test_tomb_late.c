@@ -13,6 +13,7 @@
 
 #include "common/model/slot.h"
 #include "common/store/mask/tomb_impl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/tomb_bed.h"
 

@@ -106,14 +106,17 @@ static void ask(struct bed *b, const struct hot_state *v)
     uint32_t from = slot_leaf(b->base) + (uint32_t)prng_below(&b->prng, 14) * 2,
              to = from + 2 * (uint32_t)prng_below(&b->prng, 16);
     uint64_t first = prng_below(&b->prng, GROUPS), gids[GROUPS] = { first, (first + 1) % GROUPS };
-    struct member m = group_of(0);
+    struct hot_query q = {
+        .m = group_of(0), .gids = gids, .from = from, .to = to, .fn = on_leaf, .cookie = b
+    };
     uint64_t want[IDS] = { 0 };
     hot_ranges scan = { 0 };
     struct err e;
 
     memset(b->got, 0, sizeof(b->got));
     b->asked = 1 + prng_below(&b->prng, 2);
-    assert_int_equal(hot_read(b->hot, v, &m, gids, b->asked, from, to, on_leaf, b, &scan, &e), 0);
+    q.len = b->asked;
+    assert_int_equal(hot_read(b->hot, v, &q, &scan, &e), 0);
     vec_for (i, &b->rows) {
         const struct row *r = &b->rows.ptr[i];
         bool shown = r->seq <= v->seq && (!r->folded || r->folded > v->applied);

@@ -113,7 +113,10 @@ static void check_flat(struct store_bed *b, uint32_t first, uint32_t end, uint64
         int64_t origin = slot_to_ms(first + 20) - 1, step = steps[i], sum = 0;
         uint32_t points = (uint32_t)((slot_to_ms(end - 6) - origin) / step);
 
-        if (store_timeline(v, &q, origin, step, points, NULL, 0, a, &t, &e))
+        if (store_timeline(v,
+                           &(struct store_timeline_query){
+                               .q = q, .origin_ms = origin, .step_ms = step, .points = points },
+                           a, &t, &e))
             fail_msg("%s", e.text);
         assert_int_equal(t.series.len, 1);
         assert_int_equal(t.series.ptr[0].point.len, points);

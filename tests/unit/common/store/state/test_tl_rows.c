@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/store/codec/tl.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"

@@ -12,6 +12,7 @@
 #include "common/model/slot.h"
 #include "common/store/check/check.h"
 #include "common/store/retain/retain.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * store: open, close, batches, commits, and the state around them.
+ * open: opens, loads and closes a store. The only file that knows all parts of one.
  *
- * What survives what:
- *   kill, power cut   A batch is all or nothing, and batches survive in order. So a database is at
- *                     any time what some prefix of the committed and sealed batches made it; every
- *                     dictionary id a row names, every series, every write id came in the same or
- *                     an earlier batch. Opening replays nothing beyond the kv's own log.
- *   failed write      After a write or fsync that failed nobody knows what is on disk: the batch
- *                     may be there after a restart or not. In memory are dictionary ids, numbers
- *                     and write ids of it that must not be used if it is not. Guessing which is how
- *                     databases get corrupted, so the store takes no more writes until it is opened
- *                     again, and then reads what is true. What was committed can still be read.
+ * Opening checks the format, reads the control values (clock, seal log, lowest unsealed minute),
+ * counts unsealed rows, series and dictionary nodes, and loads the deletes that are not purged. It
+ * replays nothing beyond the kv's own log: batches are all or nothing (write/batch.c).
  *
- * Threads: the shard thread stages and seals; the committer commits; anyone reads (store.h). What
- * they share is atomics that are only counted or published, the dictionaries (dict_cache.c), and
- * the kv, whose one writer at a time is kept by `write`.
+ * Threads: the owner opens and closes a store. Shares may be set and read by any thread, under the
+ * gate (reader_gate.c); figures (store_stats) are for the shard's thread.
  */
-#include "common/store/store.h"
+#include "common/store/open.h"
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
@@ -25,158 +17,28 @@
 #include "common/store/build/build_impl.h"
 #include "common/store/catalog/group.h"
 #include "common/store/catalog/names_max.h"
+#include "common/store/delete/purge.h"
+#include "common/store/exemplar/exm.h"
 #include "common/store/ledger/ledger_impl.h"
 #include "common/store/mask/tomb_impl.h"
-#include "common/store/query/rollup.h"
 #include "common/store/retain/retain_impl.h"
+#include "common/store/seal/rollup_seal.h"
+#include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
+#include "common/store/state/reader_gate.h"
 #include "common/store/state/store_impl.h"
+#include "common/store/state/view.h"
+#include "common/store/store.h"
 #include "common/store/upgrade.h"
+#include "common/store/write/stage_room.h"
 
 #define ARENA_MAX       (64 * MIB)
 #define EPOCH_NODES     (1u << 20)
 #define NAMES_BYTES     (192 * MIB)
 #define WID_FILTER_PART 8 /* of the share of names: at most, besides it */
 #define CLOCK_EVERY_MS  60000
-#define BATCH_RESERVED  MIB /* of a new batch, at most */
 
 static const char MAGIC_TEXT[] = "EMBR";
-
-/* ---- state ---- */
-
-int64_t store_now(struct store *s)
-{
-    int64_t now = eclock_now(&s->clock);
-
-    /* Who sees it sees the writes before it, too: view.c. */
-    atomic_store_explicit(&s->engine_ms, now, memory_order_release);
-    atomic_store_explicit(&s->ahead_ms, s->clock.held ? s->clock.ahead_ms : 0,
-                          memory_order_relaxed);
-    atomic_store_explicit(&s->held, s->clock.held, memory_order_relaxed);
-    atomic_store_explicit(&s->paused, s->clock.paused, memory_order_relaxed);
-    return now;
-}
-
-void store_clock(const struct store *s, struct store_clock *ret)
-{
-    ret->engine_ms = atomic_load_explicit(&s->engine_ms, memory_order_relaxed);
-    ret->held = atomic_load_explicit(&s->held, memory_order_relaxed);
-    ret->paused = atomic_load_explicit(&s->paused, memory_order_relaxed);
-    ret->jump_ms = atomic_load_explicit(&s->ahead_ms, memory_order_relaxed);
-}
-
-void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value)
-{
-    struct key k;
-
-    key_control(&k, id);
-    kv_batch_put(b, KV_META, key_str(&k), key_str(value));
-}
-
-void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
-{
-    struct key v;
-
-    key_u64(&v, (uint64_t)engine_ms);
-    store_put_control(b, CONTROL_CLOCK, &v);
-    if (s->clock.stood_ms || s->stood_written) {
-        key_u64(&v, (uint64_t)s->clock.stood_ms);
-        put_u64be(v.b + 8, (uint64_t)s->clock.wall_ms);
-        v.len = 16;
-        store_put_control(b, CONTROL_STOOD, &v);
-        s->stood_written = s->clock.stood_ms > 0;
-    }
-    ledger_put_clock(s, engine_ms, b);
-    s->clock_written_ms = engine_ms;
-}
-
-bool store_read_only(const struct store *s)
-{
-    return atomic_load_explicit(&s->shut, memory_order_acquire) != 0;
-}
-
-static const struct err *why(const struct store *s)
-{
-    return &s->whys[atomic_load_explicit(&s->why_at, memory_order_acquire) % STORE_WHYS];
-}
-
-void store_set_read_only(struct store *s, const struct err *e)
-{
-    uint32_t at = atomic_load_explicit(&s->why_at, memory_order_relaxed) + 1;
-
-    if (e->code != why(s)->code || strcmp(e->text, why(s)->text) != 0) {
-        s->whys[at % STORE_WHYS] = *e;
-        atomic_store_explicit(&s->why_at, at, memory_order_release);
-    }
-    atomic_fetch_or_explicit(&s->shut, STORE_SHUT_READ_ONLY, memory_order_release);
-}
-
-const char *store_read_only_why(const struct store *s)
-{
-    return store_read_only(s) ? why(s)->text : "";
-}
-
-int store_read_only_code(const struct store *s)
-{
-    return store_read_only(s) ? why(s)->code : 0;
-}
-
-int store_refuse(const struct store *s, struct err *e)
-{
-    if (!(atomic_load_explicit(&s->shut, memory_order_acquire) & STORE_SHUT_READ_ONLY))
-        return 0;
-    return err_set(
-        e, ERR_UNAVAILABLE,
-        "shard %u takes no writes since one failed (%s); it is opened again when the cause is gone",
-        s->o.shard, why(s)->text);
-}
-
-int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e)
-{
-    return sync ? store_write_then(s, b, true, NULL, NULL, e) : pipe_write(s, b, NULL, e);
-}
-
-int store_put_rows(struct store *s, const struct kv_batch *b, struct err *e)
-{
-    return store_write_batch(s, (struct kv_batch *)(uintptr_t)b, true, e);
-}
-
-int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then)(void *cookie),
-                     void *cookie, struct err *e)
-{
-    mutex_lock(&s->write);
-    int rc = store_refuse(s, e);
-    if (!rc) {
-        rc = kv_write(s->kv, b, sync, e);
-        if (rc) {
-            store_set_read_only(s, e);
-            hot_stop(s->hot);
-        } else {
-            if (then)
-                then(cookie);
-            view_publish(s);
-        }
-    }
-    mutex_unlock(&s->write);
-    return rc;
-}
-
-int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str to, struct err *e)
-{
-    mutex_lock(&s->write);
-    int rc = store_refuse(s, e);
-    if (!rc) {
-        rc = kv_drop_range(s->kv, cf, from, to, e);
-        if (rc) {
-            store_set_read_only(s, e);
-            hot_stop(s->hot);
-        } else {
-            view_publish(s);
-        }
-    }
-    mutex_unlock(&s->write);
-    return rc;
-}
 
 /* ---- open ---- */
 
@@ -386,6 +248,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     if (!s->o.epoch_nodes_max)
         s->o.epoch_nodes_max = EPOCH_NODES;
     s->kv = o->kv;
+    s->on_clock = ledger_put_clock;
     s->arena = arena_new(ARENA_MAX);
     s->groups = groups_new(s->kv, &(struct groups_opts){ .drop = o->group_drop,
                                                          .cookie = o->group_cookie,
@@ -404,7 +267,8 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     s->rollup = rollup_new(s->dicts);
     dict_scratch_init(&s->scratch);
     sum_init(&s->sum);
-    exm_gate_init(&s->exm);
+    s->stage = stage_new();
+    s->exm = exm_gate_new();
     dict_cap_init(&s->dict_cap, &s->o.dict_cap);
     buf_init(&s->row, STORE_ROW_MAX);
     buf_init(&s->text, STORE_TEXT_MAX);
@@ -465,6 +329,7 @@ void store_deinit(struct store *s)
     series_cache_free(s->series);
     groups_free(s->groups);
     rollup_free(s->rollup);
+    purge_close(s->tombs);
     tombs_close(s->tombs);
     wids_free(s->wids);
     ledger_free(s->ledger);
@@ -475,9 +340,8 @@ void store_deinit(struct store *s)
     dict_cache_free(s->dicts);
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);
-    stage_fold_deinit(&s->fold);
-    stage_order_deinit(&s->order);
-    exm_gate_deinit(&s->exm);
+    stage_free(s->stage);
+    exm_gate_free(s->exm);
     dict_cap_deinit(&s->dict_cap);
     buf_deinit(&s->row);
     buf_deinit(&s->text);
@@ -488,62 +352,10 @@ void store_deinit(struct store *s)
     kv_close(s->kv);
 }
 
-/* ---- batches ---- */
-
-struct store_batch *store_batch_new(struct store *s)
-{
-    struct store_batch *b = XNEW(struct store_batch);
-
-    b->s = s;
-    b->kb = kv_batch_new();
-    b->seq = ++s->staged;
-    /* The next one is about as large: it need not move while it grows. */
-    kv_batch_reserve(b->kb, MIN(s->batch_bytes, (size_t)BATCH_RESERVED));
-    return b;
-}
-
 void store_tenants_max(struct store *s, uint32_t max)
 {
     if (s->names) /* else it is without a database */
         names_tenants_max(s->names, max);
-}
-
-size_t store_batch_max(const struct store *s)
-{
-    return kv_batch_max(s->kv);
-}
-
-size_t store_batch_bytes(const struct store_batch *b)
-{
-    return kv_batch_bytes(b->kb);
-}
-
-static void on_committed(void *cookie)
-{
-    struct store_batch *b = cookie;
-
-    vec_for (i, &b->hot) {
-        const struct hot_row *r = &b->hot.ptr[i];
-        hot_add(b->s->hot, &r->m, r->slot, kv_batch_part(b->kb, r->at, r->len), b->seq);
-    }
-    b->s->shown_seq = b->seq;
-}
-
-int store_commit(struct store *s, struct store_batch *b, struct err *e)
-{
-    int rc = store_refuse(s, e);
-
-    CHECK(b->s == s && (rc || b->seq == atomic_load(&s->committed) + 1));
-    ledger_in_commit(b);
-    if (!rc && kv_batch_count(b->kb))
-        rc = store_write_then(s, b->kb, true, on_committed, b, e);
-    if (!rc)
-        atomic_store_explicit(&s->committed, b->seq, memory_order_release);
-    kv_batch_free(b->kb);
-    vec_free(&b->hot);
-    vec_free(&b->ledger);
-    xfree(b);
-    return rc;
 }
 
 void store_stats(struct store *s, struct store_stats *ret)
@@ -614,24 +426,4 @@ void store_shares(const struct store *s, struct store_shares *ret)
     *ret = (struct store_shares){ atomic_load(&s->share_dicts), atomic_load(&s->share_names),
                                   atomic_load(&s->share_hot), atomic_load(&s->share_stage) };
     gate_leave(s->gate);
-}
-
-void store_share_names(struct store *s)
-{
-    uint64_t bytes = atomic_load_explicit(&s->share_names, memory_order_relaxed);
-
-    if (!bytes)
-        return;
-    groups_resize(s->groups, bytes / 6);
-    series_cache_resize(s->series, bytes / 2);
-    names_resize(s->names, bytes / 3);
-}
-
-int64_t store_newest_ms(const struct store *s)
-{
-    uint32_t end = s->sealed_high;
-
-    if (s->raw.at.len)
-        end = MAX(end, s->raw.at.ptr[s->raw.at.len - 1].bucket + 1);
-    return slot_to_ms(end * RAW_BUCKET_SLOTS) - 1;
 }
