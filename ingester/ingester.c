@@ -44,6 +44,7 @@
 #include "ingester/replicas/replicas.h"
 #include "ingester/shard/busy.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/read_load.h"
 #include "ingester/tier/tier.h"
 #include "ingester/write/rpc_write.h"
 #include "ingester/write/writers.h"
@@ -329,6 +330,7 @@ static void ingester_free(void *self)
     busy_free(in->busy);
     division_free(in->division);
     clocks_free(in->clocks);
+    read_load_free(in->read_load);
     in->magic = 0;
     xfree(in);
 }
@@ -429,6 +431,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     ingester_metrics_init(&in->metrics, ctx->metrics);
     in->clocks = clocks_new(ctx->loop, ctx->rpc, ctx->env->clock);
     in->division = division_new(in);
+    in->read_load = read_load_new();
     start_writers(in);
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);

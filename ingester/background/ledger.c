@@ -25,7 +25,7 @@
 #include "common/store/kv/kv_reach.h"
 #include "common/store/ledger/ledger.h"
 #include "common/sys/thread.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
 
 #define STEP_ROWS   4096
 #define DEEP_ROWS   50000 /* of a service: with more, finest rows are the scrubber's alone */
@@ -390,7 +390,7 @@ static void on_timer(void *cookie)
         a->round_began_ms = now_ms(a);
         a->shown[a->place].round++;
     }
-    a->busy = !role_memory_check(in->ctx, &skip) && !rpc_read_waiting(in) &&
+    a->busy = !role_memory_check(in->ctx, &skip) && !read_load_waiting(in->read_load) &&
               !shard_state(a->shard)->read_only &&
               pool_submit(in->ctx->pool, in->ctx->loop, step_work, step_done, a);
     if (!a->busy)

@@ -19,7 +19,7 @@
 #include "common/obs/log.h"
 #include "common/store/check/scrub.h"
 #include "common/store/kv/kv_reach.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
 
 #define ROWS_MAX    1024
 #define ARENA_BYTES (64 * MIB)
@@ -44,7 +44,7 @@ struct scrubber {
     struct scrub at;
     struct scrub_found found;
     struct err err;
-    bool far; /* holds a place (rpc_read_far_enter) */
+    bool far; /* holds a place (read_load_far_enter) */
 
     struct shard_task mark; /* of found.at[marking] */
     size_t marking;
@@ -162,7 +162,7 @@ static bool far_enter(void *cookie)
 {
     struct scrubber *s = cookie;
 
-    s->far = rpc_read_far_enter(s->in);
+    s->far = read_load_far_enter(s->in->read_load);
     return s->far;
 }
 
@@ -192,7 +192,7 @@ static void step_done(void *cookie)
     struct scrubber *s = cookie;
 
     if (s->far)
-        rpc_read_far_leave(s->in);
+        read_load_far_leave(s->in->read_load);
     s->far = false;
     if (s->err.code) {
         metric_add(s->errors, 1);
@@ -222,7 +222,7 @@ static void on_timer(void *cookie)
         return;
     }
     s->number = shard_number(s->shard);
-    s->busy = !role_memory_check(in->ctx, &skip) && !rpc_read_waiting(in) &&
+    s->busy = !role_memory_check(in->ctx, &skip) && !read_load_waiting(in->read_load) &&
               !shard_state(s->shard)->read_only &&
               pool_submit(in->ctx->pool, in->ctx->loop, step_work, step_done, s);
     if (!s->busy)

@@ -29,6 +29,7 @@ struct sole;      /* sole.c */
 struct as_made;   /* as_made.c */
 struct clocks;    /* clocks.c */
 struct writers;   /* writers.c */
+struct read_load; /* read_load.c */
 
 struct ingester {
     uint32_t magic;
@@ -62,7 +63,8 @@ struct ingester {
     struct budget write_bytes; /* payloads and their decoding */
     struct writers *writers;   /* owned: who holds them */
     struct placed *placed;
-    struct busy *busy; /* NULL: shards do not move, nobody wants to know */
+    struct busy *busy;           /* NULL: shards do not move, nobody wants to know */
+    struct read_load *read_load; /* owned; from the start to the end of the role */
     struct reads *reads;
     struct builds *builds;
     struct retention *retention;

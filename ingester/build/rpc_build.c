@@ -40,7 +40,7 @@
 #include "common/base/mem.h"
 #include "common/store/build/build.h"
 #include "ingester/base/unpack.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
 #include "proto/build.pb-c.h"
 
 #define VERSION        1
@@ -102,7 +102,7 @@ static void next_done(void *cookie)
 
     CHECK(st->state == SITE_READING);
     if (n->far)
-        rpc_read_far_leave(in);
+        read_load_far_leave(in->read_load);
     st->state = SITE_FREE;
     st->due_shown = n->due;
     st->oldest_shown = n->oldest_ms;
@@ -153,7 +153,8 @@ static bool must_wait(struct next *n)
     else if (st->state == SITE_GIVEN && st->compactor != n->compactor && !newer &&
              out_ms < n->in->conf->build_timeout_ms)
         n->wait_ms = n->in->conf->build_timeout_ms - out_ms;
-    else if (shard_state(st->shard)->seal_lag_ms > SEAL_BEHIND_MS || rpc_read_waiting(n->in))
+    else if (shard_state(st->shard)->seal_lag_ms > SEAL_BEHIND_MS ||
+             read_load_waiting(n->in->read_load))
         n->wait_ms = BUSY_WAIT_MS;
     return n->wait_ms > 0;
 }

@@ -53,7 +53,7 @@ struct next {
     size_t bytes_max;
     uint64_t wait_ms, due, oldest_ms; /* of the reply */
     bool found;
-    bool far; /* holds a place (rpc_read_far_enter) */
+    bool far; /* holds a place (read_load_far_enter) */
     struct buf reply;
     struct err err;
 };
