@@ -3,8 +3,8 @@
 
 #include "common/model/regex.h"
 #include "common/sys/pool.h"
-#include "ingester/admin/rpc_ledger.h"
 #include "ingester/base/unpack.h"
+#include "ingester/read/ledger_run.h"
 #include "ingester/read/rpc_estimate.h"
 #include "ingester/read/rpc_exemplars.h"
 #include "ingester/read/rpc_space.h"
