@@ -42,6 +42,7 @@
 #include "ingester/replicas/division.h"
 #include "ingester/replicas/recover.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/replicas/shard_open.h"
 #include "ingester/shard/busy.h"
 #include "ingester/shard/placed.h"
 #include "ingester/shard/read_load.h"
@@ -63,59 +64,10 @@ static int check_conf(struct ingester *in, struct err *e)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares, struct kv **ret,
-                     struct err *e)
-{
-    const struct role_ctx *ctx = in->ctx;
-    char dir[PATH_MAX];
-    struct kv_opts o = {
-        .dir = dir,
-        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
-        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shares,
-        .pool = division_pool(in->division),
-    };
-
-    if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
-        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
-    int code = ctx->kv ? ctx->kv->open(ctx->kv, &o, ret, e) : kv_rocks_open(&o, ret, e);
-    return code ? err_wrap(e, "%s", dir) : 0;
-}
-
-int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares, struct kv *kv,
-                        struct store **ret, struct err *e)
-{
-    const struct role_ctx *ctx = in->ctx;
-    const struct exemplar_conf *xc = in->exemplars;
-    struct store_opts so = {
-        .clock = ctx->env->clock,
-        .others = clocks_others(in->clocks),
-        .shard = number,
-        .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shares,
-        .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shares,
-        .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shares,
-        .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
-        .build_delay_ms = (uint32_t)in->conf->build_delay_ms,
-        .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
-        .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
-        .delete_guard_ms = (uint32_t)in->conf->delete_guard_ms,
-        .dict_cap = { in->conf->dict_service_nodes, in->conf->dict_tenant_nodes },
-        .group_drop = rollups_drop,
-        .group_cookie = in->rollups,
-        .exm = { xc->retention_ms, xc->rows_per_minute, xc->bytes_per_minute },
-    };
-    int code;
-
-    ctx->env->random(ctx->env, &so.seed, sizeof(so.seed));
-    code = tier_wrap(in->tier, number, kv, &so.kv, e);
-    if (!code)
-        code = store_open(&so, ret, e);
-    return code ? err_wrap(e, "shard %" PRIu32, number) : 0;
-}
-
 static int open_own(struct ingester *in, uint32_t number, struct store **ret, struct err *e)
 {
     struct kv *kv;
-    int code = ingester_open_kv(in, number, in->shards_own, &kv, e);
+    int code = shard_open_kv(in, number, in->shards_own, &kv, e);
 
     if (code == ERR_CORRUPT) {
         struct err why = *e;
@@ -127,7 +79,7 @@ static int open_own(struct ingester *in, uint32_t number, struct store **ret, st
     }
     if (code)
         return err_wrap(e, "shard %" PRIu32, number);
-    return ingester_open_store(in, number, in->shards_own, kv, ret, e);
+    return shard_open_store(in, number, in->shards_own, kv, ret, e);
 }
 
 static int open_stores(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,
@@ -217,27 +169,6 @@ static void start_disk_watch(struct ingester *in)
     };
 
     in->disk_watch = disk_watch_new(&o);
-}
-
-void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store)
-{
-    struct shard_opts o = {
-        .number = number,
-        .store = store,
-        .loop = in->ctx->loop,
-        .clock = in->ctx->env->clock,
-        .writes_max = in->conf->writes_max,
-        .group_bytes_max = in->conf->group_bytes_max,
-        .group_wait_ms = in->conf->group_wait_ms,
-        .seal_rows = in->conf->seal_rows,
-        .tenants_max = in->ctx->tenancy->multi ? (uint32_t)in->conf->tenants_max : 0,
-        .metrics = in->ctx->metrics,
-        .simulated = in->ctx->simulated,
-    };
-
-    retention_open_shard(in, number, store);
-    shards_open(in->shards, shard_new(&o));
-    division_now(in->division);
 }
 
 static void start_shards(struct ingester *in)
@@ -462,7 +393,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     retention_begin(in);
     start_shards(in);
     for (size_t i = 0; i < n; i++)
-        ingester_start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
+        shard_open_serve(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
     in->recover = recover_new(in);
     in->scrubber = scrubber_new(in);
     in->auditor = auditor_new(in);

@@ -81,14 +81,4 @@ struct ingester {
 
 #define INGESTER_MAGIC MAGIC('i', 'n', 'g', 'e')
 
-/* The database of a shard, with its share of memory, one of so many: shards_own, taken on the loop,
- * since records change it while this runs elsewhere. Any thread. */
-NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares,
-                               struct kv **ret, struct err *e);
-/* The store on top of it, which owns it from now on, also on failure. Any thread. */
-NODISCARD int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares,
-                                  struct kv *kv, struct store **ret, struct err *e);
-/* Serves a shard from now on. Loop. */
-void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store);
-
 #endif

@@ -19,6 +19,7 @@
  */
 #include "ingester/replicas/recover.h"
 
+#include "ingester/replicas/shard_open.h"
 #include "ingester/tier/tier.h"
 
 #include "common/base/mem.h"
@@ -60,7 +61,7 @@ static int open_again(void *cookie, struct kv **ret, struct err *e)
 
     struct kv *kv;
 
-    if (ingester_open_kv(in, a->number, a->shares, &kv, e))
+    if (shard_open_kv(in, a->number, a->shares, &kv, e))
         return e->code;
     return tier_wrap(in->tier, a->number, kv, ret, e);
 }

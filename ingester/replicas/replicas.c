@@ -34,6 +34,7 @@
 #include "ingester/build/rpc_build.h"
 #include "ingester/replicas/division.h"
 #include "ingester/replicas/replicas_impl.h"
+#include "ingester/replicas/shard_open.h"
 #include "ingester/shard/placed.h"
 
 #define TICK_MS      50
@@ -228,7 +229,7 @@ static void start_work(void *cookie)
 {
     struct replica_of *r = cookie;
 
-    r->err.code = ingester_open_store(r->rs->in, r->shard, r->shares, r->kv, &r->store, &r->err);
+    r->err.code = shard_open_store(r->rs->in, r->shard, r->shares, r->kv, &r->store, &r->err);
 }
 
 static void start_done(void *cookie)
@@ -252,7 +253,7 @@ static void start_done(void *cookie)
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),
                  KV_U64("term", replica_record_of(replica_now(r).term)));
         placed_begins(r->rs->in->placed, r->shard, store_newest_ms(r->store));
-        ingester_start_shard(r->rs->in, r->shard, r->store);
+        shard_open_serve(r->rs->in, r->shard, r->store);
     }
     r->store = NULL;
     replica_step(r);
