@@ -363,6 +363,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->clocks = clocks_new(ctx->loop, ctx->rpc, ctx->env->clock);
     in->division = division_new(in);
     in->read_load = read_load_new();
+    list_init(&in->hooks);
     start_writers(in);
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);

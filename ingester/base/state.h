@@ -9,8 +9,8 @@
 #include "common/role/core/role.h"
 #include "ingester/base/disk.h"
 #include "ingester/base/disk_watch.h"
+#include "ingester/base/hooks.h"
 #include "ingester/base/options.h"
-#include "ingester/shard/shards.h"
 
 #define SHARDS_OWN_MAX 8 /* of one process, where shards do not move */
 
@@ -30,6 +30,7 @@ struct as_made;   /* as_made.c */
 struct clocks;    /* clocks.c */
 struct writers;   /* writers.c */
 struct read_load; /* read_load.c */
+struct shards;    /* shards.c */
 
 struct ingester {
     uint32_t magic;
@@ -48,6 +49,7 @@ struct ingester {
     struct auditor *auditor;
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
+    struct list hooks;         /* of struct shard_hook */
     struct division *division; /* of memory */
     struct replicas *replicas; /* NULL: shards do not move, each is served here for ever; not yet */
     struct sole *sole;         /* says when they may begin; NULL: at once */

@@ -376,6 +376,34 @@ static void on_apply(void *cookie, struct rpc_call *call, struct str payload)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static void site_deinit(struct site *st)
+{
+    claimed_clear(&st->claimed);
+    build_job_deinit(&st->expect);
+    vec_free(&st->due.at);
+    vec_free(&st->skipped);
+    *st = (struct site){ 0 };
+}
+
+/* The shard was closed: a job that is out is not waited for. */
+static void on_closed(void *cookie, uint32_t number)
+{
+    struct ingester *in = cookie;
+    struct site *st = &in->builds->sites[shards_place(in->shards, number)];
+
+    CHECK(st->state == SITE_FREE || st->state == SITE_GIVEN);
+    site_deinit(st);
+}
+
+/* Fences of claims come from another store from now on, and may be lower than before. */
+static void on_coord_replaced(void *cookie)
+{
+    const struct ingester *in = cookie;
+
+    for (size_t i = 0; i < SHARDS_MAX; i++)
+        claimed_clear(&in->builds->sites[i].claimed);
+}
+
 void rpc_build_serve(struct ingester *in)
 {
     struct builds *b = XNEW(struct builds);
@@ -389,32 +417,13 @@ void rpc_build_serve(struct ingester *in)
                                        .view = in->ctx->view,
                                        .prefix = in->ctx->cluster->etcd_prefix,
                                        .clock = in->ctx->env->clock };
+    b->hook = (struct shard_hook){ .closed = on_closed,
+                                   .coord_replaced = on_coord_replaced,
+                                   .cookie = in };
+    list_add_tail(&in->hooks, &b->hook.link);
     in->builds = b;
     rpc_serve(in->node, RPC_BUILD_NEXT, on_next, in);
     rpc_serve(in->node, RPC_BUILD_APPLY, on_apply, in);
-}
-
-static void site_deinit(struct site *st)
-{
-    claimed_clear(&st->claimed);
-    build_job_deinit(&st->expect);
-    vec_free(&st->due.at);
-    vec_free(&st->skipped);
-    *st = (struct site){ 0 };
-}
-
-void rpc_build_forget(struct ingester *in, uint32_t number)
-{
-    struct site *st = &in->builds->sites[shards_place(in->shards, number)];
-
-    CHECK(st->state == SITE_FREE || st->state == SITE_GIVEN);
-    site_deinit(st);
-}
-
-void rpc_build_store_anew(struct ingester *in)
-{
-    for (size_t i = 0; in->builds && i < SHARDS_MAX; i++)
-        claimed_clear(&in->builds->sites[i].claimed);
 }
 
 bool rpc_build_idle(const struct ingester *in)
@@ -427,6 +436,7 @@ void rpc_build_free(struct ingester *in)
     if (!in->builds)
         return;
     CHECK(rpc_build_idle(in));
+    list_del(&in->builds->hook.link);
     for (size_t i = 0; i < SHARDS_MAX; i++)
         site_deinit(&in->builds->sites[i]);
     xfree(in->builds);

@@ -35,6 +35,7 @@ struct site {
     uint64_t due_shown, oldest_shown; /* the loop's copies, of the last look */
 };
 struct builds {
+    struct shard_hook hook;
     struct claimed_opts claims;
     struct site sites[SHARDS_MAX];
     struct list waiting; /* of struct next */

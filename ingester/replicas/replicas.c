@@ -31,7 +31,6 @@
 #include "common/repl/kv_repl.h"
 #include "common/role/core/memory.h"
 #include "ingester/base/aside.h"
-#include "ingester/build/rpc_build.h"
 #include "ingester/replicas/division.h"
 #include "ingester/replicas/replicas_impl.h"
 #include "ingester/replicas/shard_open.h"
@@ -273,7 +272,7 @@ static void on_closed(void *cookie)
 {
     struct replica_of *r = cookie;
 
-    rpc_build_forget(r->rs->in, r->shard);
+    hooks_closed(&r->rs->in->hooks, r->shard);
     division_now(r->rs->in->division);
     r->at = AT_FOLLOWING;
     replica_step(r);
@@ -527,7 +526,7 @@ bool replica_concerns(const struct replicas *rs, const struct repl_record *rec)
 static void store_anew(struct replicas *rs)
 {
     rs->store = view_store(rs->view);
-    rpc_build_store_anew(rs->in);
+    hooks_coord_replaced(&rs->in->hooks);
     for (size_t i = 0; i < rs->len; i++)
         cluster_store_anew(rs->at[i]);
 }
