@@ -46,6 +46,7 @@
 #include "ingester/shard/busy.h"
 #include "ingester/shard/placed.h"
 #include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 #include "ingester/tier/tier.h"
 #include "ingester/write/rpc_write.h"
 #include "ingester/write/writers.h"

@@ -21,6 +21,7 @@
 #include "common/store/ledger/ledger.h"
 #include "ingester/admin/accept_msg.h"
 #include "ingester/background/ledger.h"
+#include "ingester/shard/shards.h"
 #include "proto/ledger.pb-c.h"
 
 #define ACCEPT_MAGIC MAGIC('i', 'a', 'c', 'c')

@@ -26,6 +26,7 @@
 #include "ingester/base/unpack.h"
 #include "ingester/read/read_msg.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 #include "proto/delete.pb-c.h"
 
 #define DELETE_MAGIC    MAGIC('i', 'd', 'e', 'l')

@@ -26,6 +26,7 @@
 #include "common/store/ledger/ledger.h"
 #include "common/sys/thread.h"
 #include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 
 #define STEP_ROWS   4096
 #define DEEP_ROWS   50000 /* of a service: with more, finest rows are the scrubber's alone */

@@ -6,6 +6,7 @@
  * the rules that were read last stay: nothing is deleted, or kept, because of a slip of the pen.
  */
 #include "ingester/background/retention.h"
+#include "ingester/shard/shards.h"
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"

@@ -20,6 +20,7 @@
 #include "common/store/check/scrub.h"
 #include "common/store/kv/kv_reach.h"
 #include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 
 #define ROWS_MAX    1024
 #define ARENA_BYTES (64 * MIB)

@@ -8,6 +8,7 @@
 #include "common/store/build/build.h"
 #include "ingester/build/claimed.h"
 #include "ingester/build/rpc_build.h"
+#include "ingester/shard/shards.h"
 
 enum site_state { SITE_FREE, SITE_READING, SITE_GIVEN, SITE_APPLYING };
 

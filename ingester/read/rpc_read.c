@@ -36,6 +36,7 @@
 #include "ingester/replicas/replicas.h"
 #include "ingester/shard/placed.h"
 #include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 
 #define READ_MAGIC    MAGIC('i', 'r', 'd', ' ')
 #define REQUEST_BYTES (64 * KIB) /* to decode a request, beside 24 times its size */

@@ -33,6 +33,7 @@
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 
 #define TICK_MS    500
 #define RELIEVE_MS 100

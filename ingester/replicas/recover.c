@@ -20,6 +20,7 @@
 #include "ingester/replicas/recover.h"
 
 #include "ingester/replicas/shard_open.h"
+#include "ingester/shard/shards.h"
 #include "ingester/tier/tier.h"
 
 #include "common/base/mem.h"

@@ -12,7 +12,8 @@
 #include "common/cluster/coord/coord.h"
 #include "ingester/base/state.h"
 
-struct kept; /* common/cluster/rebuild/kept.h */
+struct shard; /* shard/shard.h */
+struct kept;  /* common/cluster/rebuild/kept.h */
 struct replicas_opts {
     struct ingester *in;
     struct coord *coord; /* NULL: leaders never change (static). What follows outlives it */

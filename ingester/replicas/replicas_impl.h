@@ -13,6 +13,7 @@
 #include "common/repl/repl_node.h"
 #include "common/store/delete/reclaim.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 
 enum replica_at {
     AT_NOTHING,   /* no database is open */

@@ -34,6 +34,7 @@
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/shards.h"
 #include "ingester/tier/tier_health.h"
 #include "ingester/tier/tier_land.h"
 #include "ingester/tier/tier_metrics.h"

@@ -5,6 +5,7 @@
  * the write fails.
  */
 #include "ingester/tier/tier_land.h"
+#include "ingester/shard/shards.h"
 
 #include "common/base/mem.h"
 #include "common/sys/fiber.h"

@@ -20,6 +20,7 @@
 #include "ingester/replicas/recover.h"
 #include "ingester/shard/busy.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/shards.h"
 #include "ingester/write/write_msg.h"
 #include "ingester/write/writers.h"
 
