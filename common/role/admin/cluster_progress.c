@@ -9,7 +9,7 @@
 #include "common/base/speed.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/map/progress.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define PATH      "/api/v1/cluster/progress"
 #define REPLY_MAX (64 * MIB)
@@ -17,7 +17,7 @@
 
 struct question {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
 };
 
 /* What nobody knows is left out: a time, a total. */
@@ -134,7 +134,7 @@ static void on_listed(void *cookie, const struct coord_reply *reply)
 
 static void on_progress(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct coord_key key;
     struct question *q;
     struct err e;
@@ -152,7 +152,7 @@ static void on_progress(struct http_req *r)
     coord_list(p->ctx.coord, key_str(&key), on_listed, q);
 }
 
-void cluster_progress_routes(struct process *p)
+void cluster_progress_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_GET, PATH, 0, on_progress, p);
+    http_route(p->ctx.http, HTTP_GET, PATH, 0, on_progress, p);
 }

@@ -23,7 +23,7 @@
 #include "common/cluster/view/map_change.h"
 #include "common/obs/log.h"
 #include "common/role/admin/cluster_reply.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define PATH      "/api/v1/cluster/rebalance"
 #define REPLY_MAX (16 * MIB)
@@ -117,7 +117,7 @@ static void work_out(struct plan *p, const struct reports *reports, const struct
     count(p);
 }
 
-static int plan_make(struct process *proc, const struct reports *reports, struct plan *ret,
+static int plan_make(struct process_core *proc, const struct reports *reports, struct plan *ret,
                      struct err *e)
 {
     struct plan p = { .view = proc->ctx.view };
@@ -258,7 +258,7 @@ static void plan_json(const struct plan *p, uint32_t moves, struct json *j)
 
 struct ask {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
     uint32_t moves;
 };
 
@@ -311,7 +311,7 @@ static void on_states(void *cookie, const struct coord_reply *r)
     xfree(a);
 }
 
-static void reply(struct process *proc, struct http_req *r, uint32_t moves)
+static void reply(struct process_core *proc, struct http_req *r, uint32_t moves)
 {
     struct coord_key states = key_states(str_c(proc->ctx.cluster->etcd_prefix));
     struct ask *a = XNEW(struct ask);
@@ -324,7 +324,7 @@ static void reply(struct process *proc, struct http_req *r, uint32_t moves)
 
 struct change {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
     uint32_t moves;
 };
 
@@ -349,7 +349,7 @@ static void on_changed(void *cookie, const struct err *e)
     xfree(c);
 }
 
-static bool is_etcd(const struct process *p, struct http_req *r)
+static bool is_etcd(const struct process_core *p, struct http_req *r)
 {
     struct err e;
 
@@ -363,7 +363,7 @@ static bool is_etcd(const struct process *p, struct http_req *r)
 
 static void on_get(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     const struct map *m;
     int64_t rev;
 
@@ -375,7 +375,7 @@ static void on_get(struct http_req *r)
 
 static void on_post(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     uint64_t moves = MOVES;
     struct change *c;
     struct str text;
@@ -399,8 +399,8 @@ static void on_post(struct http_req *r)
                                           .cookie = c });
 }
 
-void cluster_rebalance_routes(struct process *p)
+void cluster_rebalance_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_GET, PATH, 0, on_get, p);
-    http_route(p->http, HTTP_POST, PATH, 0, on_post, p);
+    http_route(p->ctx.http, HTTP_GET, PATH, 0, on_get, p);
+    http_route(p->ctx.http, HTTP_POST, PATH, 0, on_post, p);
 }

@@ -5,8 +5,9 @@
  */
 #include "common/role/admin/ring_page.h"
 
+#include "common/cluster/view/view.h"
 #include "common/render/escape.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 #include "version.h"
 
 #define PAGE_MAX (16 * MIB)
@@ -42,10 +43,10 @@ static void trouble(const char *what, const char *why, struct buf *out)
 
 /* ---- this process ---------------------------------------------------------------------------- */
 
-static void part_rows(const struct process *p, struct buf *out)
+static void part_rows(const struct process_core *p, struct buf *out)
 {
     const char *role, *why = "";
-    bool ready = process_ready(p, &role, &why);
+    bool ready = readiness_check(p, &role, &why);
 
     (void)buf_addf(out, "<h1>Embertree %s</h1>\n<p>This process is ", EMBERTREE_BUILD);
     (void)buf_add_str(out,
@@ -151,7 +152,7 @@ static void shards(const struct view *v, struct buf *out)
     (void)buf_add_str(out, STR("</table>\n"));
 }
 
-void ring_page(const struct process *p, struct buf *out)
+void ring_page(const struct process_core *p, struct buf *out)
 {
     const struct view *v = p->ctx.view;
     int64_t rev;
@@ -185,7 +186,7 @@ bool ring_page_wanted(const struct http_req *r)
     return str_contains(http_header(r, "Accept"), STR("text/html"));
 }
 
-void ring_page_reply(const struct process *p, struct http_req *r)
+void ring_page_reply(const struct process_core *p, struct http_req *r)
 {
     struct buf b;
 
