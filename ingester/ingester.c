@@ -336,7 +336,6 @@ static void look_at_guard(const struct ingester *in)
             KV_U64("delete_guard_ms", guard_ms), KV_U64("ack_timeout_ms", ack_ms));
 }
 
-/* What can fail comes first; shard threads start when nothing can fail any more. */
 static void start_writers(struct ingester *in)
 {
     struct writers_opts o = { .bytes = &in->write_bytes,
@@ -347,13 +346,10 @@ static void start_writers(struct ingester *in)
     in->writers = writers_new(&o);
 }
 
-static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+static struct ingester *ingester_new(const struct role_ctx *ctx)
 {
     struct ingester *in = XNEW(struct ingester);
-    struct store *stores[SHARDS_OWN_MAX];
     struct view_shard first;
-    size_t n = 0;
-    int code;
 
     in->magic = INGESTER_MAGIC;
     in->ctx = ctx;
@@ -367,7 +363,16 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     list_init(&in->hooks);
     start_writers(in);
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
-    code = check_conf(in, e);
+    return in;
+}
+
+/* All that can fail. */
+static int open_parts(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,
+                      struct err *e)
+{
+    const struct role_ctx *ctx = in->ctx;
+    int code = check_conf(in, e);
+
     if (!code && !ctx->kv) {
         spare_give_up(ctx->data_dir);
         code = folder_check(in, e);
@@ -381,16 +386,24 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     if (!code)
         code = tier_open(in, &in->tier, e);
     if (!code && !in->moves)
-        code = open_stores(in, stores, &n, e);
+        code = open_stores(in, ret, ret_len, e);
     if (!code)
         code = start_node(in, e);
-    if (!code)
-        code = start_sole(in, e);
-    if (code) {
+    return code ? code : start_sole(in, e);
+}
+
+/* What can fail comes first; shard threads start when nothing can fail any more. */
+static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+{
+    struct ingester *in = ingester_new(ctx);
+    struct store *stores[SHARDS_OWN_MAX];
+    size_t n = 0;
+
+    if (open_parts(in, stores, &n, e)) {
         for (size_t i = 0; i < n; i++)
             store_close(stores[i]);
         ingester_free(in);
-        return code;
+        return e->code;
     }
     retention_begin(in);
     start_shards(in);

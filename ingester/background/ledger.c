@@ -3,7 +3,7 @@
  * ledger: rounds of the auditor over the shards, one after the other, service by service.
  *
  *   WAITING ──timer──> STEPPING (pool: a view, a service) ──> WAITING, so long that the rate holds
- *      ^                    │ a service of before the ledger
+ *      ^                    │ a service older than the ledger
  *      └──── ADOPTING <─────┘  (shard thread: store_ledger_adopt)
  *
  * A service is audited on one view, in steps of some milliseconds without a pause between them: a
@@ -345,7 +345,7 @@ static void step_done(void *cookie)
     }
     if (a->err.code) {
         metric_add(a->errors, 1);
-        log_warn("the auditor could not read; it goes on with the next service", KV_ERR(&a->err));
+        log_warn("the auditor could not read; it continues with the next service", KV_ERR(&a->err));
         if (a->audit) {
             a->tenant = ledger_audit_result(a->audit)->tenant;
             a->scope = ledger_audit_result(a->audit)->scope;
@@ -381,7 +381,7 @@ static void on_timer(void *cookie)
     a->shard = a->place < shards_len(in->shards)
                    ? shards_get(in->shards, shards_number(in->shards, a->place), &skip)
                    : NULL;
-    if (!a->shard) { /* served elsewhere: where it comes back it begins anew */
+    if (!a->shard) { /* served elsewhere: if it comes back, its round restarts */
         end_tenant(a);
         wait(a, next_place(a) ? 0 : BUSY_MS);
         return;

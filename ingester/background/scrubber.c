@@ -106,8 +106,8 @@ static void mark_done(struct shard_task *t)
     mark_next(s);
 }
 
-/* On to the shard of the next place. Behind the last one the interval begins, whether that one was
- * served here or not; where none was, none may be for long. */
+/* Continues with the shard of the next place. After the last place the interval begins. If no shard
+ * was served here in this round, it looks again after BUSY_MS. */
 static void next_place(struct scrubber *s)
 {
     bool found = s->found_one;
@@ -197,7 +197,7 @@ static void step_done(void *cookie)
     s->far = false;
     if (s->err.code) {
         metric_add(s->errors, 1);
-        log_warn("scrubbing could not read; it goes on later", KV_ERR(&s->err));
+        log_warn("scrubbing could not read; it continues later", KV_ERR(&s->err));
     }
     vec_for (i, &s->found.at)
         report(s, &s->found.at.ptr[i]);
@@ -218,7 +218,7 @@ static void on_timer(void *cookie)
     s->shard = s->place < shards_len(in->shards)
                    ? shards_get(in->shards, shards_number(in->shards, s->place), &skip)
                    : NULL;
-    if (!s->shard) { /* served elsewhere: where it comes back it begins anew */
+    if (!s->shard) { /* served elsewhere: if it comes back, its round restarts */
         next_place(s);
         return;
     }

@@ -51,7 +51,7 @@ struct ingester {
     struct shards *shards;
     struct list hooks;         /* of struct shard_hook */
     struct division *division; /* of memory */
-    struct replicas *replicas; /* NULL: shards do not move, each is served here for ever; not yet */
+    struct replicas *replicas; /* NULL: shards do not move, or not yet opened */
     struct sole *sole;         /* says when they may begin; NULL: at once */
     struct as_made *as_made;   /* NULL: no coordination service */
     struct clocks *clocks;     /* of other processes, for the stores */
@@ -63,9 +63,9 @@ struct ingester {
     size_t writes_pending;
     struct list writes;        /* those, of rpc_write.c */
     struct budget write_bytes; /* payloads and their decoding */
-    struct writers *writers;   /* owned: who holds them */
+    struct writers *writers;   /* owned: which tenants hold write_bytes */
     struct placed *placed;
-    struct busy *busy;           /* NULL: shards do not move, nobody wants to know */
+    struct busy *busy;           /* NULL: shards do not move, no controller asks */
     struct read_load *read_load; /* owned; from the start to the end of the role */
     struct reads *reads;
     struct builds *builds;

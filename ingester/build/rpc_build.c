@@ -139,13 +139,13 @@ static void next_refuse(struct next *n)
     next_end(n);
 }
 
-/* True if the reply is a wait: the job of somebody else is out, or there is better to do. */
+/* True if the compactor must wait: another one has the job, or queries or seals come first. */
 static bool must_wait(struct next *n)
 {
     const struct site *st = n->site;
     uint64_t out_ms = (build_now_ns(n->in) - st->given_ns) / 1000000;
 
-    /* Whoever has the job has lost the shard. */
+    /* The compactor that has the job has lost the shard. */
     bool newer = n->fence && n->fence != st->job_fence;
 
     if (st->state == SITE_READING || st->state == SITE_APPLYING)

@@ -12,7 +12,8 @@
  * shards_own on the loop. Any thread. */
 NODISCARD int shard_open_kv(const struct ingester *in, uint32_t number, size_t shares,
                             struct kv **ret, struct err *e);
-/* Opens the store on a database, and owns the database from then on, also on failure. Any thread. */
+/* Opens the store on a database, and owns the database from then on, also on failure. Any
+ * thread. */
 NODISCARD int shard_open_store(const struct ingester *in, uint32_t number, size_t shares,
                                struct kv *kv, struct store **ret, struct err *e);
 /* Serves the shard from now on; owns the store. Loop. */
