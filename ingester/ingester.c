@@ -292,7 +292,7 @@ static void on_may_begin(void *cookie)
         start_replicas(in);
 }
 
-/* Nobody else may be this node. In a simulated world nobody is. */
+/* No other process may be this node. In a simulated world none is. */
 static int start_sole(struct ingester *in, struct err *e)
 {
     struct sole_opts o = {
@@ -492,7 +492,7 @@ static void ingester_kept(void *self, struct kept *k)
 {
     const struct ingester *in = self;
 
-    k->keeps = in->moves; /* also before it is known that it may open them: its view is told */
+    k->keeps = in->moves; /* also before it is known that it may open them: the dump has its view */
     if (in->replicas)
         replicas_kept(in->replicas, k);
 }

@@ -361,7 +361,8 @@ static void begin(struct ingester *in, const struct waiting *w)
     }
 }
 
-/* As many of those that wait as may be at work. One that ends at once comes here again. */
+/* Starts as many of the waiting deletes as may run at once. A delete that ends at once calls this
+ * again. */
 static void turn(struct ingester *in)
 {
     struct deletes *ds = in->deletes;

@@ -11,8 +11,8 @@
  * that is sent again stored, where it is not. What a copy has promised and acked counts for its
  * node's name: under another name it would be counted twice, or removed as unknown.
  *
- * Folders that are older than this file do not have it. There a missing shard next to one that is
- * present shows that the number was raised. On a full disk the file is written by a later start: a
+ * Folders that are older than this file do not have it. There a missing shard next to a present
+ * shard shows that the number was raised. On a full disk the file is written by a later start: a
  * start without this check is better than a node that cannot be read.
  */
 #include "ingester/base/folder.h"
@@ -147,12 +147,13 @@ static int check_number(const struct folder *f, uint32_t shards, struct err *e)
     for (uint64_t i = in->index; list_says(in) && !f->was.shards && i < shards;
          i += c->ingesters.len)
         if (!is_there(f, "shard", i))
-            return err_set(e, ERR_CONFIG,
-                           "%s holds databases, but not shard-%" PRIu64
-                           ", which ingester %zu of %zu should have with cluster.shards %" PRIu32
-                           ": it was written with fewer shards, or that one is lost. Restore the "
-                           "settings it was written with, or the database",
-                           in->ctx->data_dir, i, in->index, c->ingesters.len, shards);
+            return err_set(
+                e, ERR_CONFIG,
+                "%s holds databases, but not shard-%" PRIu64
+                ", which ingester %zu of %zu should have with cluster.shards %" PRIu32
+                ": it was written with fewer shards, or that database is lost. Restore the "
+                "settings it was written with, or the database",
+                in->ctx->data_dir, i, in->index, c->ingesters.len, shards);
     return 0;
 }
 

@@ -136,7 +136,7 @@ static void check(const struct sole *s, const struct once *k)
     if (k->life == s->life || k->n <= s->seen)
         return;
     end_process(s,
-                "this data folder is a copy, or an old one that was restored: the cluster has "
+                "this data folder is a copy, or an old folder was restored: the cluster has "
                 "counted more starts than it, and relies on the newer folder. Start the newer "
                 "folder, or empty data.dir, so that the shards are copied from other members",
                 s->key);

@@ -213,7 +213,8 @@ static int answer(struct store_view *v, uint64_t distributor, const Embertree__L
 static int place_of(const Embertree__LedgerRequest *in, const struct read_source *src, uint32_t ask,
                     size_t *ret, struct err *e)
 {
-    uint32_t shard = in->n_shards == 1 ? in->shards[0] : ask; /* one that asks of one may not say */
+    uint32_t shard =
+        in->n_shards == 1 ? in->shards[0] : ask; /* with one shard, ask->shard may be unset */
 
     for (size_t i = 0; i < src->len; i++)
         if (src->numbers[i] == shard) {

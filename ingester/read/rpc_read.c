@@ -226,7 +226,7 @@ static void read_confirmed(void *cookie, const struct err *e)
     reads_start(in);
 }
 
-/* To the queue again: with a place it goes on where it was refused. */
+/* Puts a query into the queue again, now with a place for the cold tier. */
 static void far_again(struct read *r)
 {
     struct reads *rs = r->in->reads;
@@ -262,7 +262,8 @@ static void on_far_left(void *cookie)
     reads_start(in);
 }
 
-/* It met rows that are far away, and enough others wait for such: it gives its thread back. */
+/* The query met remote rows, and all places are taken: it leaves its thread and waits for a
+ * place. */
 static void far_wait(struct read *r)
 {
     struct reads *rs = r->in->reads;

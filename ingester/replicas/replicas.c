@@ -14,8 +14,8 @@
  *
  * While FOLLOWING the database belongs to the node: the log's entries are put into it, no store
  * looks at it. To serve, a store is opened over a handle that replicates what it writes. Such a
- * handle is good for one epoch of leading; when that ends, the store's writes fail, whoever is on
- * its way is told to ask again, and the store is closed before another one can be opened.
+ * handle is good for one epoch of leading. When that ends, the store's writes fail, requests under
+ * way end with ERR_UNAVAILABLE, and the store is closed before another one can be opened.
  *
  * Files go only when a record says that the shard belongs to others and everything was closed.
  */
@@ -95,8 +95,8 @@ static void on_prefer(void *cookie, const char *name)
     if (!replica_is_named(r))
         return;
     if (++r->prefers % PREFERS_TOLD == 0)
-        log_warn("the members of a shard pass its lead on: none of those that answer has all of "
-                 "it. It is led again when one that has comes back",
+        log_warn("the members of a shard pass its lead on: no member that answers has all of its "
+                 "log. The shard has a leader again when a complete member is back",
                  KV_U64("shard", r->shard), KV_CSTR("to", name), KV_U64("times", r->prefers));
     cluster_give(r->rs, r->shard, name);
 }
@@ -111,7 +111,7 @@ static void on_failed(void *cookie, const struct err *why)
     r->trouble = *why;
     failed_once(r);
     if (replica_is_named(r) && !cluster_give_away(r))
-        log_warn("nobody else can lead it", KV_U64("shard", r->shard));
+        log_warn("no other member can lead it", KV_U64("shard", r->shard));
     replicas_step_soon(r->rs);
 }
 
@@ -285,9 +285,9 @@ static void replica_close(struct replica_of *r)
     shards_close(r->rs->in->shards, r->shard, on_closed, r);
 }
 
-/* A write was refused though the replica leads: its batch was too large for the log, say. Nothing
- * of it is anywhere, but what the store has in memory may name it: it is opened anew, and reads
- * what is true. More and more seldom if that happens again and again. */
+/* True if a write was refused though the replica leads: its batch was too large for the log, for
+ * example. The batch is stored nowhere, but the state of the store in memory may refer to it, so
+ * the store is closed and opened again. The pause before that doubles if it happens again. */
 static bool refused(struct replica_of *r)
 {
     const struct shards *all = r->rs->in->shards;

@@ -54,7 +54,7 @@ int tier_health_look(struct tier_health *h, struct object_store *o, const struct
         return rc;
     if (rc)
         log_error("the object store of the cold tier cannot be used: old data stay here, backups "
-                  "wait, and questions that reach what is there end with an error",
+                  "wait, and queries that need rows from it end with an error",
                   KV_ERR(e));
     else if (before)
         log_info("the object store of the cold tier can be used again",
