@@ -73,8 +73,7 @@ void spare_give_up(const char *dir)
                      KV_I64("errno", errno));
         return;
     }
-    log_warn(
-        "the volume is full: the reserve file was deleted, so that this node can start and be read. "
-        "Make room",
-        KV_CSTR("dir", dir), KV_U64("free_bytes", left));
+    log_warn("the volume is full: the reserve file was deleted, so that this node can start and be "
+             "read. Make room",
+             KV_CSTR("dir", dir), KV_U64("free_bytes", left));
 }

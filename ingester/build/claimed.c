@@ -28,7 +28,8 @@ static void on_named(void *cookie, const struct coord_reply *r)
         return; /* no compactor claims the shard */
     if (named < c->fence && !c->back) {
         log_info(
-            "revisions of the coordination service went back: it is asked which compactor has a shard",
+            "revisions of the coordination service went back: it is asked which compactor has a "
+            "shard",
             KV_U64("shard", c->shard), KV_U64("fence", named), KV_U64("before", c->fence));
         c->back = true;
     }

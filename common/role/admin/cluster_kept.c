@@ -30,7 +30,7 @@ static bool has_service(const struct process_core *p, struct http_req *r)
     return false;
 }
 
-/* ---- what is kept here ----------------------------------------------------------------------- */
+/* ---- the dump of this process ---------------------------------------------------------------- */
 
 static void fill(const struct process_core *p, struct kept *k)
 {
@@ -122,7 +122,7 @@ static int check(const struct process_core *p, const struct kept *k, struct err 
     const char *own = view_cluster_id(p->ctx.view);
 
     if (!k->map)
-        return err_set(e, ERR_INPUT, "map: there is none in it");
+        return err_set(e, ERR_INPUT, "the dump has no map");
     if (own[0] && strcmp(own, k->cluster) != 0)
         return err_set(e, ERR_CONFLICT, "this process is of cluster %s, and what is given of %s",
                        own, k->cluster[0] ? k->cluster : "one without an id");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_places: a person says how many shards a service or a tenant has. The map gets that as a
- * wish (common/cluster/README.md); the controller makes it a step that lies cluster.place_after
- * ahead, once all who must know of it do. What is shown says how far that is, and whom it waits
- * for.
+ * cluster_places: an operator sets how many shards a service or a tenant has. The map gets that as
+ * a wish (common/cluster/README.md). The controller makes it a step that begins cluster.place_after
+ * later, once all nodes concerned have confirmed it. The page shows the progress, and for which
+ * nodes it waits.
  *
  *   POST /api/v1/cluster/services?tenant=T&service=S&shards=N
  *   POST /api/v1/cluster/tenants?tenant=T&shards=N      0: all; tenant=*: those without a number
@@ -266,7 +266,7 @@ static void show(struct showing *q)
     xfree(q);
 }
 
-/* Without the service: what is known of the map all the same. */
+/* Without an answer of the service the page shows the map that is known here. */
 static void on_states(void *cookie, const struct coord_reply *reply)
 {
     struct showing *q = cookie;
@@ -283,7 +283,7 @@ static void on_states(void *cookie, const struct coord_reply *reply)
         if (key_parse(str_c(q->p->ctx.cluster->etcd_prefix), kv->key, &shard, &node) != KEY_STATE)
             continue;
         (void)snprintf(name, sizeof(name), "%.*s", STR_ARG(node));
-        (void)!reports_take(q->reports, name, kv->value, &e); /* says nothing, as it is told then */
+        (void)!reports_take(q->reports, name, kv->value, &e); /* a bad report counts as none */
     }
     show(q);
 }

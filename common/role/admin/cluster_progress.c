@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_progress: read from the coordination service for each question, since nobody but the
- * controller follows these keys: they change all the time.
+ * cluster_progress: reads the reports from the coordination service for each request, since only
+ * the controller watches these keys: they change all the time.
  */
 #include "common/role/admin/cluster_progress.h"
 
@@ -20,7 +20,7 @@ struct question {
     struct process_core *p;
 };
 
-/* What nobody knows is left out: a time, a total. */
+/* A time or a total that is not known is left out. */
 static void coming_json(const struct progress_coming *c, struct json *j)
 {
     uint64_t left = c->total > c->bytes ? c->total - c->bytes : 0;

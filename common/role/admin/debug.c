@@ -5,12 +5,12 @@
  *   GET profile?seconds=30 ─> selfprof_capture ──profiler's thread: pprof──> loop: reply
  *   GET heap               ─> pool: jemalloc dumps to a file, which becomes pprof ──> reply
  *
- * The sampler is the one that profiles us anyway; where that is switched off one of our own runs as
- * long as somebody asks. At most SELFPROF_CAPTURES_MAX profiles and one heap at once: more is 503.
- * A caller's address has a share of them, else 429, and the last place is for the server's Unix
- * socket: with no admin token these routes are for all callers, and none may keep the others or the
- * operator from a profile. A caller who goes away gives the place back. Replies are gzip'd pprof
- * files, as Go's are.
+ * The sampler is that of the process's own profiling; where this is off, another one runs as long
+ * as a caller takes a profile. At most SELFPROF_CAPTURES_MAX profiles and one heap at once: more is
+ * 503. A caller's address has a share of them, else 429, and the last place is for the server's
+ * Unix socket: with no admin token these routes are for all callers, and none may keep the others
+ * or the operator from a profile. A caller that disconnects leaves its place. Replies are gzip'd
+ * pprof files, as Go's are.
  */
 #include "common/role/admin/debug.h"
 
@@ -74,7 +74,7 @@ static void call_end(struct call *c, const char *file)
 
 static void on_nothing(void *cookie, const struct selfprof_push *push)
 {
-    (void)cookie, (void)push; /* nobody is told of windows */
+    (void)cookie, (void)push; /* windows of the sampler are not used */
 }
 
 static int sampler_of(struct debug *d, struct selfprof **ret, struct err *e)

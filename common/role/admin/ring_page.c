@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ring_page: one page that asks for nothing from elsewhere. Names come from whoever may write to
- * the coordination service: all of them are escaped.
+ * ring_page: one page that loads nothing from elsewhere. Its names may come from any client that
+ * may write to the coordination service, so all of them are escaped.
  */
 #include "common/role/admin/ring_page.h"
 
@@ -120,7 +120,7 @@ static void shard(const struct view *v, uint32_t i, struct buf *out)
 
     (void)buf_addf(out, "<tr><td>%" PRIu32 "</td>", i);
     if (!view_shard(v, i, &s)) {
-        (void)buf_add_str(out, STR("<td class=\"bad\">nobody was named yet</td></tr>\n"));
+        (void)buf_add_str(out, STR("<td class=\"bad\">no leader was named yet</td></tr>\n"));
         return;
     }
     cell(s.leader, !s.leader_live, out);
@@ -166,7 +166,7 @@ void ring_page(const struct process_core *p, struct buf *out)
         (void)buf_addf(out, "; map %" PRIu64 ", %" PRIu32 " copies of each shard", m->version,
                        m->replicas);
     if (p->ctx.coord)
-        (void)buf_addf(out, "; etcd was heard of %" PRIu64 " s ago", view_age_ms(v) / 1000);
+        (void)buf_addf(out, "; etcd answered %" PRIu64 " s ago", view_age_ms(v) / 1000);
     (void)buf_add_str(out, STR(".</p>\n"));
     if (view_stranger(v)[0])
         trouble("What etcd holds is not believed: ", view_stranger(v), out);

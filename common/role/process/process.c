@@ -8,9 +8,9 @@
  * order. A failure anywhere ends the process with one line that says what to do.
  *
  * Drain: first the HTTP listener stops accepting and answers what runs, for which all roles are
- * still there; then the roles go in reverse table order, so that whoever calls goes before whoever
- * is called. One deadline covers it all; when it passes the process exits with 1 and says who was
- * still busy (nothing acked is lost: an ack means fsync).
+ * still there; then the roles drain in reverse table order, so that a caller drains before the role
+ * that it calls. One deadline covers it all; when it passes the process exits with 1 and names the
+ * role that was still busy (nothing acked is lost: an ack means fsync).
  *
  * Signals: the first one posts the drain, a second one exits at once.
  */
