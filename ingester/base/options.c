@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: the option tables of the ingester: sections `ingester`, `exemplars`, `rollups`, `scrub`
+ * and `retention`; ingester_tables adds those of other folders.
+ *
+ * A row gives name, default, bounds and help of one option; --help, the reference and the checks are
+ * made from it (common/conf/conf.h). A value that depends on other options is checked in check.c.
+ */
 #include "ingester/base/options.h"
 
 #include "common/cold/place.h"

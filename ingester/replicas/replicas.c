@@ -3,14 +3,20 @@
  * replicas: a small state machine per shard, moved by what the records say (are we one of its
  * replicas?), by what the protocol says (do we lead?), and by the ends of what was begun.
  *
- *   NOTHING ──> OPENING ──> FOLLOWING ──leads──> STARTING ──> SERVING
- *      ^  ^                     │  ^                             │ leads no more, or not in this
- *      │  └─ REMOVING <── STOPPING │                             v epoch
- *      └────────────────────────┘  └──────────────────────── CLOSING
+ *   NOTHING ──replica_open──> OPENING ──open_done──> FOLLOWING ──replica_start──> STARTING
+ *      ^                                               │ ^    ^                       │
+ *      │                         replica_stop          │ │    └─ start_done: failed ──┤
+ *      ├── on_stopped <── STOPPING <───────────────────┘ │                            │ start_done
+ *      │       │ the record leaves this node out         │ on_closed                  v
+ *      └── on_removed <── REMOVING                    CLOSING <──replica_close──── SERVING
  *
- * One function decides (replica_step); everything else takes note and has it run soon. So it does
- * not matter in which order records, roles and ends come in, and a callback of the protocol never
- * calls back into it.
+ * replica_start runs when the replica leads. replica_close runs when it leads no more, or not in
+ * the epoch for which the store was opened. open_done returns to NOTHING if the replica could not
+ * be opened. Orphaned data (replicas_left.c) is removed in REMOVING as well.
+ *
+ * One function decides (replica_step); everything else notes a change and schedules it. So the
+ * order in which records, roles and ends of jobs arrive does not matter, and a callback of the
+ * protocol never calls back into it.
  *
  * While FOLLOWING the database belongs to the node: the log's entries are put into it, no store
  * looks at it. To serve, a store is opened over a handle that replicates what it writes. Such a
