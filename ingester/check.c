@@ -2,9 +2,9 @@
  *
  * check: what a start would refuse in the options of an ingester, without opening anything.
  *
- * A start and `embertree check-config` call the same functions, so both report the same errors, and
- * check-config reports all of them at once. The place in cluster.ingesters is found here, too, since
- * the start needs it and must refuse an address that is not in the list. Any thread; no state.
+ * A start and `embertree check-config` call the same functions, so both report the same errors,
+ * and check-config reports all of them at once. The place in cluster.ingesters is found here, too,
+ * since the start needs it and must refuse an address that is not in the list. Any thread; no state.
  */
 #include "ingester/check.h"
 

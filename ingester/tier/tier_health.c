@@ -4,7 +4,8 @@
  *
  * The cold thread looks before each round and notes the result here; other threads read it under
  * `lock`. A line is logged only when the state changes: an outage is one error and one repair,
- * however many rounds fail. Invariant: until the first look `looked` is false, and no error is shown.
+ * however many rounds fail. Invariant: until the first look `looked` is false, and no error is
+ * shown.
  */
 #include "ingester/tier/tier_health.h"
 
