@@ -4,7 +4,8 @@
  *
  * A start and `embertree check-config` call the same functions, so both report the same errors,
  * and check-config reports all of them at once. The place in cluster.ingesters is found here, too,
- * since the start needs it and must refuse an address that is not in the list. Any thread; no state.
+ * since the start needs it and must refuse an address that is not in the list. Any thread; it has
+ * no state.
  */
 #include "ingester/check.h"
 

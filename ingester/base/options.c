@@ -3,8 +3,9 @@
  * options: the option tables of the ingester: sections `ingester`, `exemplars`, `rollups`, `scrub`
  * and `retention`; ingester_tables adds those of other folders.
  *
- * A row gives name, default, bounds and help of one option; --help, the reference and the checks are
- * made from it (common/conf/conf.h). A value that depends on other options is checked in check.c.
+ * A row gives name, default, bounds and help of one option; --help, the reference and the checks
+ * are made from it (common/conf/conf.h). A value that depends on other options is checked in
+ * check.c.
  */
 #include "ingester/base/options.h"
 

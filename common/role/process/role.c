@@ -5,9 +5,9 @@
  *   role_main ──first argument is a command──> its run()
  *       └──> load (options) ──> answer (--help, --version, ...) or startable ──> process_run
  *
- * All errors of the options are printed before anything is opened, so an operator repairs them in one
- * go. The exit code is 2 for options that cannot be read, 1 for a start that fails, else that of the
- * process. Thread: the main thread, which becomes the loop's.
+ * All errors of the options are printed before anything is opened, so an operator repairs them in
+ * one go. The exit code is 2 for options that cannot be read, 1 for a start that fails, else that
+ * of the process. Thread: the main thread, which becomes the loop's.
  */
 #include "common/role/core/role.h"
 

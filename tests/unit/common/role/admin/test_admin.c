@@ -6,10 +6,13 @@
 
 #include <cmocka.h>
 
+#include "common/cluster/view/view.h"
 #include "common/net/json_in.h"
 #include "common/role/admin/admin.h"
 #include "common/role/admin/ring_page.h"
+#include "common/role/core/options.h"
 #include "common/role/core/readiness.h"
+#include "common/role/core/usage.h"
 
 static bool always_ready(void *self, const char **ret_why)
 {
