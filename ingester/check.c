@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check: what a start would refuse in the options of an ingester, without opening anything.
+ *
+ * A start and `embertree check-config` call the same functions, so both report the same errors,
+ * and check-config reports all of them at once. The place in cluster.ingesters is found here, too,
+ * since the start needs it and must refuse an address that is not in the list. Any thread; it has
+ * no state.
+ */
 #include "ingester/check.h"
 
 #include <stdio.h>

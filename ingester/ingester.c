@@ -42,8 +42,11 @@
 #include "ingester/replicas/division.h"
 #include "ingester/replicas/recover.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/replicas/shard_open.h"
 #include "ingester/shard/busy.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 #include "ingester/tier/tier.h"
 #include "ingester/write/rpc_write.h"
 #include "ingester/write/writers.h"
@@ -62,59 +65,10 @@ static int check_conf(struct ingester *in, struct err *e)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares, struct kv **ret,
-                     struct err *e)
-{
-    const struct role_ctx *ctx = in->ctx;
-    char dir[PATH_MAX];
-    struct kv_opts o = {
-        .dir = dir,
-        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
-        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shares,
-        .pool = division_pool(in->division),
-    };
-
-    if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
-        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
-    int code = ctx->kv ? ctx->kv->open(ctx->kv, &o, ret, e) : kv_rocks_open(&o, ret, e);
-    return code ? err_wrap(e, "%s", dir) : 0;
-}
-
-int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares, struct kv *kv,
-                        struct store **ret, struct err *e)
-{
-    const struct role_ctx *ctx = in->ctx;
-    const struct exemplar_conf *xc = in->exemplars;
-    struct store_opts so = {
-        .clock = ctx->env->clock,
-        .others = clocks_others(in->clocks),
-        .shard = number,
-        .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shares,
-        .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shares,
-        .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shares,
-        .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
-        .build_delay_ms = (uint32_t)in->conf->build_delay_ms,
-        .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
-        .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
-        .delete_guard_ms = (uint32_t)in->conf->delete_guard_ms,
-        .dict_cap = { in->conf->dict_service_nodes, in->conf->dict_tenant_nodes },
-        .group_drop = rollups_drop,
-        .group_cookie = in->rollups,
-        .exm = { xc->retention_ms, xc->rows_per_minute, xc->bytes_per_minute },
-    };
-    int code;
-
-    ctx->env->random(ctx->env, &so.seed, sizeof(so.seed));
-    code = tier_wrap(in->tier, number, kv, &so.kv, e);
-    if (!code)
-        code = store_open(&so, ret, e);
-    return code ? err_wrap(e, "shard %" PRIu32, number) : 0;
-}
-
 static int open_own(struct ingester *in, uint32_t number, struct store **ret, struct err *e)
 {
     struct kv *kv;
-    int code = ingester_open_kv(in, number, in->shards_own, &kv, e);
+    int code = shard_open_kv(in, number, in->shards_own, &kv, e);
 
     if (code == ERR_CORRUPT) {
         struct err why = *e;
@@ -126,7 +80,7 @@ static int open_own(struct ingester *in, uint32_t number, struct store **ret, st
     }
     if (code)
         return err_wrap(e, "shard %" PRIu32, number);
-    return ingester_open_store(in, number, in->shards_own, kv, ret, e);
+    return shard_open_store(in, number, in->shards_own, kv, ret, e);
 }
 
 static int open_stores(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,
@@ -216,27 +170,6 @@ static void start_disk_watch(struct ingester *in)
     };
 
     in->disk_watch = disk_watch_new(&o);
-}
-
-void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store)
-{
-    struct shard_opts o = {
-        .number = number,
-        .store = store,
-        .loop = in->ctx->loop,
-        .clock = in->ctx->env->clock,
-        .writes_max = in->conf->writes_max,
-        .group_bytes_max = in->conf->group_bytes_max,
-        .group_wait_ms = in->conf->group_wait_ms,
-        .seal_rows = in->conf->seal_rows,
-        .tenants_max = in->ctx->tenancy->multi ? (uint32_t)in->conf->tenants_max : 0,
-        .metrics = in->ctx->metrics,
-        .simulated = in->ctx->simulated,
-    };
-
-    retention_open_shard(in, number, store);
-    shards_open(in->shards, shard_new(&o));
-    division_now(in->division);
 }
 
 static void start_shards(struct ingester *in)
@@ -329,6 +262,7 @@ static void ingester_free(void *self)
     busy_free(in->busy);
     division_free(in->division);
     clocks_free(in->clocks);
+    read_load_free(in->read_load);
     in->magic = 0;
     xfree(in);
 }
@@ -358,7 +292,7 @@ static void on_may_begin(void *cookie)
         start_replicas(in);
 }
 
-/* Nobody else may be this node. In a simulated world nobody is. */
+/* No other process may be this node. In a simulated world none is. */
 static int start_sole(struct ingester *in, struct err *e)
 {
     struct sole_opts o = {
@@ -402,7 +336,6 @@ static void look_at_guard(const struct ingester *in)
             KV_U64("delete_guard_ms", guard_ms), KV_U64("ack_timeout_ms", ack_ms));
 }
 
-/* What can fail comes first; shard threads start when nothing can fail any more. */
 static void start_writers(struct ingester *in)
 {
     struct writers_opts o = { .bytes = &in->write_bytes,
@@ -413,13 +346,10 @@ static void start_writers(struct ingester *in)
     in->writers = writers_new(&o);
 }
 
-static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+static struct ingester *ingester_new(const struct role_ctx *ctx)
 {
     struct ingester *in = XNEW(struct ingester);
-    struct store *stores[SHARDS_OWN_MAX];
     struct view_shard first;
-    size_t n = 0;
-    int code;
 
     in->magic = INGESTER_MAGIC;
     in->ctx = ctx;
@@ -429,9 +359,20 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     ingester_metrics_init(&in->metrics, ctx->metrics);
     in->clocks = clocks_new(ctx->loop, ctx->rpc, ctx->env->clock);
     in->division = division_new(in);
+    in->read_load = read_load_new();
+    list_init(&in->hooks);
     start_writers(in);
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
-    code = check_conf(in, e);
+    return in;
+}
+
+/* All that can fail. */
+static int open_parts(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,
+                      struct err *e)
+{
+    const struct role_ctx *ctx = in->ctx;
+    int code = check_conf(in, e);
+
     if (!code && !ctx->kv) {
         spare_give_up(ctx->data_dir);
         code = folder_check(in, e);
@@ -445,21 +386,29 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     if (!code)
         code = tier_open(in, &in->tier, e);
     if (!code && !in->moves)
-        code = open_stores(in, stores, &n, e);
+        code = open_stores(in, ret, ret_len, e);
     if (!code)
         code = start_node(in, e);
-    if (!code)
-        code = start_sole(in, e);
-    if (code) {
+    return code ? code : start_sole(in, e);
+}
+
+/* What can fail comes first; shard threads start when nothing can fail any more. */
+static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+{
+    struct ingester *in = ingester_new(ctx);
+    struct store *stores[SHARDS_OWN_MAX];
+    size_t n = 0;
+
+    if (open_parts(in, stores, &n, e)) {
         for (size_t i = 0; i < n; i++)
             store_close(stores[i]);
         ingester_free(in);
-        return code;
+        return e->code;
     }
     retention_begin(in);
     start_shards(in);
     for (size_t i = 0; i < n; i++)
-        ingester_start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
+        shard_open_serve(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
     in->recover = recover_new(in);
     in->scrubber = scrubber_new(in);
     in->auditor = auditor_new(in);
@@ -543,7 +492,7 @@ static void ingester_kept(void *self, struct kept *k)
 {
     const struct ingester *in = self;
 
-    k->keeps = in->moves; /* also before it is known that it may open them: its view is told */
+    k->keeps = in->moves; /* also before it is known that it may open them: the dump has its view */
     if (in->replicas)
         replicas_kept(in->replicas, k);
 }

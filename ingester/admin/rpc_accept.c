@@ -5,10 +5,10 @@
  *   loop: unpack, ask the auditor which services differ ──> pool: walk them, in steps
  *     ──> each shard's thread: store_ledger_accept, one batch ──> loop: reply, the metric falls
  *
- * Only what the auditor has shown is accepted, so nobody accepts what he cannot have seen; but as
- * it is now, since the walk and the batch must agree. Somebody may ask twice: what is accepted
- * differs no more. Who leads a shard since a moment ago has shown nothing of it yet: that is said
- * (`unseen`), for it is no "nothing differs".
+ * Only differences that the auditor has shown are accepted, so an operator accepts only what could
+ * be seen; their present values count, since the walk and the batch must agree. A second request
+ * changes nothing: accepted rows do not differ any more. A new leader of a shard has not shown any
+ * difference yet. The reply says so (`unseen`), since that does not mean "nothing differs".
  *
  * One at a time, the others wait in a row: where shards move a querier asks for each by itself, all
  * at once.
@@ -21,6 +21,7 @@
 #include "common/store/ledger/ledger.h"
 #include "ingester/admin/accept_msg.h"
 #include "ingester/background/ledger.h"
+#include "ingester/shard/shards.h"
 #include "proto/ledger.pb-c.h"
 
 #define ACCEPT_MAGIC MAGIC('i', 'a', 'c', 'c')
@@ -46,7 +47,7 @@ struct part { /* one shard of it */
     size_t next; /* of seen.scopes */
     bool done;   /* the last one */
     bool looked; /* the auditor was there, or it was looked whether there is anything */
-    bool unseen; /* there is, and he was not */
+    bool unseen; /* there are rows, and the auditor was not there */
     size_t rows;
     struct err err;
 };

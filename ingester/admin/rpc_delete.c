@@ -26,6 +26,7 @@
 #include "ingester/base/unpack.h"
 #include "ingester/read/read_msg.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 #include "proto/delete.pb-c.h"
 
 #define DELETE_MAGIC    MAGIC('i', 'd', 'e', 'l')
@@ -360,7 +361,8 @@ static void begin(struct ingester *in, const struct waiting *w)
     }
 }
 
-/* As many of those that wait as may be at work. One that ends at once comes here again. */
+/* Starts as many of the waiting deletes as may run at once. A delete that ends at once calls this
+ * again. */
 static void turn(struct ingester *in)
 {
     struct deletes *ds = in->deletes;

@@ -18,6 +18,7 @@
 #include "ingester/base/disk.h"
 #include "ingester/base/unpack.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 #include "proto/doc.pb-c.h"
 
 #define DOC_MAGIC    MAGIC('i', 'd', 'o', 'c')

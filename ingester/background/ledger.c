@@ -3,7 +3,7 @@
  * ledger: rounds of the auditor over the shards, one after the other, service by service.
  *
  *   WAITING ──timer──> STEPPING (pool: a view, a service) ──> WAITING, so long that the rate holds
- *      ^                    │ a service of before the ledger
+ *      ^                    │ a service older than the ledger
  *      └──── ADOPTING <─────┘  (shard thread: store_ledger_adopt)
  *
  * A service is audited on one view, in steps of some milliseconds without a pause between them: a
@@ -25,7 +25,8 @@
 #include "common/store/kv/kv_reach.h"
 #include "common/store/ledger/ledger.h"
 #include "common/sys/thread.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 
 #define STEP_ROWS   4096
 #define DEEP_ROWS   50000 /* of a service: with more, finest rows are the scrubber's alone */
@@ -344,7 +345,7 @@ static void step_done(void *cookie)
     }
     if (a->err.code) {
         metric_add(a->errors, 1);
-        log_warn("the auditor could not read; it goes on with the next service", KV_ERR(&a->err));
+        log_warn("the auditor could not read; it continues with the next service", KV_ERR(&a->err));
         if (a->audit) {
             a->tenant = ledger_audit_result(a->audit)->tenant;
             a->scope = ledger_audit_result(a->audit)->scope;
@@ -380,7 +381,7 @@ static void on_timer(void *cookie)
     a->shard = a->place < shards_len(in->shards)
                    ? shards_get(in->shards, shards_number(in->shards, a->place), &skip)
                    : NULL;
-    if (!a->shard) { /* served elsewhere: where it comes back it begins anew */
+    if (!a->shard) { /* served elsewhere: if it comes back, its round restarts */
         end_tenant(a);
         wait(a, next_place(a) ? 0 : BUSY_MS);
         return;
@@ -390,7 +391,7 @@ static void on_timer(void *cookie)
         a->round_began_ms = now_ms(a);
         a->shown[a->place].round++;
     }
-    a->busy = !role_memory_check(in->ctx, &skip) && !rpc_read_waiting(in) &&
+    a->busy = !role_memory_check(in->ctx, &skip) && !read_load_waiting(in->read_load) &&
               !shard_state(a->shard)->read_only &&
               pool_submit(in->ctx->pool, in->ctx->loop, step_work, step_done, a);
     if (!a->busy)

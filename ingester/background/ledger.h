@@ -31,7 +31,7 @@ struct audited {
     size_t scopes_len, scopes_more;
 };
 /* What differed there was accepted: it is not shown any more, but for services that were not looked
- * at. A walk that is under way there begins anew. Loop. */
+ * at. A walk that is under way there restarts. Loop. */
 void auditor_accepted(struct auditor *a, uint32_t shard, struct str tenant);
 /* Any thread. */
 void auditor_tenant(struct auditor *a, uint32_t shard, struct str tenant, struct audited *ret);

@@ -6,6 +6,7 @@
  * the rules that were read last stay: nothing is deleted, or kept, because of a slip of the pen.
  */
 #include "ingester/background/retention.h"
+#include "ingester/shard/shards.h"
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
@@ -63,7 +64,7 @@ static int make(const struct retention *r, struct str rules, struct retain_polic
     return retain_policy_new(&o, ret, e);
 }
 
-/* *ret NULL: the file is as it was. */
+/* *ret NULL: the file has not changed. */
 static int read_rules(const struct retention *r, struct hash128 *seen, struct retain_policy **ret,
                       struct err *e)
 {
@@ -137,7 +138,7 @@ static void read_done(void *cookie)
     r->reading = false;
     r->seen = r->fresh_seen;
     if (r->err.code)
-        log_error("the rules of retention stay as they were", KV_ERR(&r->err));
+        log_error("the rules of retention are unchanged", KV_ERR(&r->err));
     if (r->fresh && r->in->draining) {
         retain_policy_unref(r->fresh);
         r->fresh = NULL;
@@ -264,7 +265,7 @@ void retention_begin(struct ingester *in)
 {
     struct retention *r = in->retention;
 
-    metric_set(in->metrics.disk_days_left, FORECAST_DAYS_MAX); /* as long as nobody knows */
+    metric_set(in->metrics.disk_days_left, FORECAST_DAYS_MAX); /* until it is known */
     r->look_timer = loop_timer_new(in->ctx->loop, on_look, r);
     loop_timer_start(r->look_timer, LOOK_MS, LOOK_MS);
     if (!r->conf->overrides[0])

@@ -7,6 +7,8 @@
 
 #include "ingester/base/state.h"
 
+struct store; /* common/store/store.h */
+
 /* Reads the rules: a file that cannot be read or understood is ERR_CONFIG at the start. */
 NODISCARD int retention_open(struct ingester *in, struct err *e);
 /* Begins to read the file again and again. */

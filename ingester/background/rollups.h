@@ -10,7 +10,7 @@
 #include "ingester/base/options.h"
 
 struct rollups;
-/* ERR_CONFIG: an entry that is none. `c` must stay. */
+/* ERR_CONFIG: an invalid entry. `c` must stay. */
 NODISCARD int rollups_new(const struct rollup_conf *c, struct rollups **ret, struct err *e);
 void rollups_free(struct rollups *r); /* NULL is fine */
 /* A group_drop_fn; the cookie is the struct rollups. Any thread. */

@@ -19,7 +19,8 @@
 #include "common/obs/log.h"
 #include "common/store/check/scrub.h"
 #include "common/store/kv/kv_reach.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 
 #define ROWS_MAX    1024
 #define ARENA_BYTES (64 * MIB)
@@ -44,7 +45,7 @@ struct scrubber {
     struct scrub at;
     struct scrub_found found;
     struct err err;
-    bool far; /* holds a place (rpc_read_far_enter) */
+    bool far; /* holds a place (read_load_far_enter) */
 
     struct shard_task mark; /* of found.at[marking] */
     size_t marking;
@@ -105,8 +106,8 @@ static void mark_done(struct shard_task *t)
     mark_next(s);
 }
 
-/* On to the shard of the next place. Behind the last one the interval begins, whether that one was
- * served here or not; where none was, none may be for long. */
+/* Continues with the shard of the next place. After the last place the interval begins. If no shard
+ * was served here in this round, it looks again after BUSY_MS. */
 static void next_place(struct scrubber *s)
 {
     bool found = s->found_one;
@@ -162,7 +163,7 @@ static bool far_enter(void *cookie)
 {
     struct scrubber *s = cookie;
 
-    s->far = rpc_read_far_enter(s->in);
+    s->far = read_load_far_enter(s->in->read_load);
     return s->far;
 }
 
@@ -192,11 +193,11 @@ static void step_done(void *cookie)
     struct scrubber *s = cookie;
 
     if (s->far)
-        rpc_read_far_leave(s->in);
+        read_load_far_leave(s->in->read_load);
     s->far = false;
     if (s->err.code) {
         metric_add(s->errors, 1);
-        log_warn("scrubbing could not read; it goes on later", KV_ERR(&s->err));
+        log_warn("scrubbing could not read; it continues later", KV_ERR(&s->err));
     }
     vec_for (i, &s->found.at)
         report(s, &s->found.at.ptr[i]);
@@ -217,12 +218,12 @@ static void on_timer(void *cookie)
     s->shard = s->place < shards_len(in->shards)
                    ? shards_get(in->shards, shards_number(in->shards, s->place), &skip)
                    : NULL;
-    if (!s->shard) { /* served elsewhere: where it comes back it begins anew */
+    if (!s->shard) { /* served elsewhere: if it comes back, its round restarts */
         next_place(s);
         return;
     }
     s->number = shard_number(s->shard);
-    s->busy = !role_memory_check(in->ctx, &skip) && !rpc_read_waiting(in) &&
+    s->busy = !role_memory_check(in->ctx, &skip) && !read_load_waiting(in->read_load) &&
               !shard_state(s->shard)->read_only &&
               pool_submit(in->ctx->pool, in->ctx->loop, step_work, step_done, s);
     if (!s->busy)

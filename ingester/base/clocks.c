@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * clocks: each process that this one calls has one voice, and this one has one. Of whom nothing was
- * heard lately (it is down, or of a build that does not tell) there is none.
+ * clocks: each process that this one calls has one vote on the time, and so has this one. A process
+ * that sent no time lately (it is down, or its build sends none) has no vote.
  */
 #include "ingester/base/clocks.h"
 

@@ -20,13 +20,13 @@ struct disk_opts {
     const char *dir;
     uint64_t reserve; /* bytes; 0: disk_reserve_auto of the volume */
     const struct ingester_metrics *metrics;
-    bool spare; /* keeps a file to be given up (spare.h) */
+    bool spare; /* keeps a reserve file (spare.h) */
 };
 /* Looks once before it returns, then every second, ten times a second near the reserve. */
 NODISCARD int disk_new(const struct disk_opts *o, struct disk **ret, struct err *e);
 /* ERR_NO_SPACE while the reserve is reached. It ends when a tenth more than the reserve is free. */
 NODISCARD int disk_check(const struct disk *d, struct err *e);
-/* Free bytes of the volume as last seen, and what is kept of them. */
+/* Returns the free bytes of the volume as last seen, and the reserve. */
 void disk_room(const struct disk *d, uint64_t *ret_free, uint64_t *ret_reserve);
 /* Looks again now instead of at the next time. Not after disk_drain. */
 void disk_look(struct disk *d);

@@ -9,9 +9,10 @@
  *      │                                      └──────(the limit again)───────────┘  │
  *      └────────────(no age of half the limit for CALM_MS)──────────────────────────┘
  *
- * A slow disk is not one that hangs: an age begins again with each operation that ends, so a disk
- * that needs three seconds for every fsync never has an age of five. One that needs seven does, is
- * left by its leads once, and gets none back while it stays so slow: that is what SUSPECT is for.
+ * A slow disk does not count as hanging: an age restarts with each operation that ends, so a disk
+ * that needs three seconds for every fsync never has an age of five. A disk that needs seven has
+ * one. Its node hands its leads over once and gets none back while it stays so slow: this is the
+ * state SUSPECT.
  *
  * A process that was stopped for a while (SIGSTOP, a suspended machine, a starved one) finds old
  * ages when it runs again, which say nothing of the disk. So does a loop that was kept busy. After

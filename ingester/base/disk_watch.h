@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * disk_watch.h: notices a disk that hangs: one that neither finishes an operation nor fails it.
+ * disk_watch.h: notices a disk that hangs: it neither finishes an operation nor fails it.
  *
  * Thread: the loop's, which does no disk I/O.
  */

@@ -9,11 +9,11 @@
  *
  * A service lies in hash mod shards: with another number everything would be looked for, and a push
  * that is sent again stored, where it is not. What a copy has promised and acked counts for its
- * node's name: under another one it would be counted twice, or removed as nobody's.
+ * node's name: under another name it would be counted twice, or removed as unknown.
  *
- * Folders from before this file have none of it: there a shard of ours that is missing beside one
- * that is there gives a number away that was raised. On a full disk it is written by a later start:
- * better one start without this guard than a node that cannot even be read.
+ * Folders that are older than this file do not have it. There a missing shard next to a present
+ * shard shows that the number was raised. On a full disk the file is written by a later start: a
+ * start without this check is better than a node that cannot be read.
  */
 #include "ingester/base/folder.h"
 
@@ -147,17 +147,19 @@ static int check_number(const struct folder *f, uint32_t shards, struct err *e)
     for (uint64_t i = in->index; list_says(in) && !f->was.shards && i < shards;
          i += c->ingesters.len)
         if (!is_there(f, "shard", i))
-            return err_set(e, ERR_CONFIG,
-                           "%s holds databases, but not shard-%" PRIu64
-                           ", which ingester %zu of %zu should have with cluster.shards %" PRIu32
-                           ": it was written with fewer shards, or that one is lost. Restore the "
-                           "settings it was written with, or the database",
-                           in->ctx->data_dir, i, in->index, c->ingesters.len, shards);
+            return err_set(
+                e, ERR_CONFIG,
+                "%s holds databases, but not shard-%" PRIu64
+                ", which ingester %zu of %zu should have with cluster.shards %" PRIu32
+                ": it was written with fewer shards, or that database is lost. Restore the "
+                "settings it was written with, or the database",
+                in->ctx->data_dir, i, in->index, c->ingesters.len, shards);
     return 0;
 }
 
-/* What is stored where nobody would ask for it. A folder that etcd says nothing of was restored
- * (deploy/ctl/local/restore.c), or is served by a map in a file, which may have been changed. */
+/* Finds services that are stored in a shard where no query would ask for them. A folder that etcd
+ * says nothing of was restored (deploy/ctl/local/restore.c), or is served by a map in a file, which
+ * may have been changed. */
 static int check_places(const struct folder *f, struct err *e)
 {
     const struct ingester *in = f->in;

@@ -72,7 +72,7 @@
     X(seal_lag, "seal_lag_seconds", "Time since sealing last caught up")                     \
     X(nodes_built, "nodes_built", "Nodes of 10 minutes and more built since the start")      \
     X(marks, "nodes_marked", "Nodes of 10 minutes and more that are not built")              \
-    X(marks_due, "nodes_due", "Those of them whose time is past")                            \
+    X(marks_due, "nodes_due", "Those of them that should be built by now")                   \
     X(build_lag, "build_lag_seconds", "How long the oldest node of 10 minutes has been due") \
     X(build_lag_coarse, "build_lag_coarse_seconds",                                          \
       "How long the oldest node of an hour or more has been due")                            \

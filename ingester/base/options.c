@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: the option tables of the ingester: sections `ingester`, `exemplars`, `rollups`, `scrub`
+ * and `retention`; ingester_tables adds those of other folders.
+ *
+ * A row gives name, default, bounds and help of one option; --help, the reference and the checks
+ * are made from it (common/conf/conf.h). A value that depends on other options is checked in
+ * check.c.
+ */
 #include "ingester/base/options.h"
 
 #include "common/cold/place.h"
@@ -19,8 +27,7 @@ static const struct conf_row rows[] = {
                "Writes that share an fsync hold at most about this much."),
     CONF_DURATION(
         ST, group_wait_ms, "group_wait", "2ms", "0ms", "5ms",
-        "Where writes come in company, a group of them waits this long for more; one that comes "
-        "alone never waits."),
+        "Concurrent writes wait up to this long to share an fsync. A single write never waits."),
     CONF_DURATION(ST, seal_delay_ms, "seal_delay", "90s", "0ms", "1h",
                   "A minute is sealed this long after its end; later data waits for a later seal."),
     CONF_DURATION(ST, build_delay_ms, "build_delay", "30s", "0ms", "1h",

@@ -15,8 +15,8 @@
  * itself; then it counts one more here, and there when it is registered. So:
  *
  * - A folder that was put back has seen less than the service: refused.
- * - A copy beside the original: whoever starts second has seen less: refused. If they start at the
- *   same time, the count there is a compare-and-swap that one of them loses.
+ * - A copy next to the original: the process that starts second has the lower count: refused. If
+ *   both start at the same time, one of them loses the compare-and-swap of the count.
  * - A copy that was made while the original runs has seen as much. Then the original's key lives on
  *   at another address: refused, when it still does after the time of a lease.
  * - A folder with another number has been the node since, and this one holds logs: refused. An
@@ -25,14 +25,14 @@
  * - `embertree adopt` made another folder the only copy of shards that were not served since, or
  *   made this folder another node: refused (adopt_check), and the service is left unchanged.
  *
- * Where the service is away, or another one, nobody can know; copies then speak, as they did, and
- * the count is made up for when it is back. What an old folder lost is then noticed by members
- * that have heard of it (common/repl/README.md, "Faults that are covered in part"). A process ends
- * whose count was passed by another one of the same folder.
+ * Where the service is away, or was replaced, the count is not known. Then copies speak, and the
+ * start is counted when the service is back. Members that know more than an old folder notice its
+ * loss (common/repl/README.md, "Faults that are covered in part"). A process ends when another
+ * process of the same folder has a higher count.
  *
  * On a full disk the start cannot be counted here, and then is not counted there either: the
- * process speaks, since it is neither old nor a copy beside one that lives, and counts once there
- * is room. Until then a copy made of the folder now would be taken for it, if this one ends first.
+ * process speaks, since it is neither old nor a copy of a live process, and counts once there is
+ * room. Until then a copy made of the folder now would be taken for it, if this one ends first.
  */
 #include "ingester/base/sole.h"
 
@@ -69,7 +69,7 @@ struct sole {
     enum sole_state state;
     uint64_t seen; /* starts, as the folder says */
     uint64_t life, since_ms;
-    int64_t rev; /* of the key as it was last; 0: it is not there */
+    int64_t rev; /* of the key when last read; 0: there is no key */
     bool has_logs, begun, asking;
     bool no_room;      /* to count the start; said */
     struct once found; /* the key as it was last; all 0: it is not there */
@@ -87,7 +87,7 @@ static void again(struct sole *s)
     loop_timer_start(s->timer, s->state == NOTED ? BEAT_MS : LOOK_MS, 0);
 }
 
-/* The service is away, or another one than that of this cluster (view.h): nobody can know. */
+/* True if the service is away, or is not that of this cluster (view.h): counts are unknown. */
 static bool nobody_knows(const struct sole *s)
 {
     const struct view *v = s->in->ctx->view;
@@ -144,9 +144,9 @@ static void check(const struct sole *s, const struct once *k)
     if (k->life == s->life || k->n <= s->seen)
         return;
     end_process(s,
-                "this data folder is a copy, or an old one that was put back: it was started more "
-                "often than it knows, and others count on the other one. Start that one, or empty "
-                "data.dir and let it learn anew",
+                "this data folder is a copy, or an old folder was restored: the cluster has "
+                "counted more starts than it, and relies on the newer folder. Start the newer "
+                "folder, or empty data.dir, so that the shards are copied from other members",
                 s->key);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sole.h: what a node's copies promised and acked counts for its name, so one folder speaks for it,
- * and only one process: not a copy of that folder, nor an old one that was put back in its place.
+ * sole.h: only one data folder and one process may speak for a node's name, since promises and acks
+ * of its copies are counted by that name. A copy of the folder, or an old folder that was restored
+ * in its place, is refused.
  */
 #ifndef INGESTER_BASE_SOLE_H
 #define INGESTER_BASE_SOLE_H

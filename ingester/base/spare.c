@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spare: made once there is room, kept until a start finds none. While the process runs nobody
- * touches it: what refuses writes before the volume is full is the reserve; this is for the case
- * that somebody else, or a merge, took that as well, and the process ended.
+ * spare: made once there is room, kept until a process starts on a full volume. It is not used
+ * while a process runs: then the disk reserve refuses writes before the volume is full. The file is
+ * for the case that other programs, or a compaction, took the reserve as well, and the process
+ * ended.
  *
  * Its blocks are allocated, not written. Where a file system cannot do that, or compresses, it may
- * hold less than it says, and the start is as it was without.
+ * hold less than its size, and the start is as without it.
  */
 #include "ingester/base/spare.h"
 
@@ -68,10 +69,11 @@ void spare_give_up(const char *dir)
         return;
     if (unlink(path)) {
         if (errno != ENOENT)
-            log_warn("the spare cannot be given up", KV_CSTR("file", path), KV_I64("errno", errno));
+            log_warn("cannot delete the reserve file", KV_CSTR("file", path),
+                     KV_I64("errno", errno));
         return;
     }
-    log_warn("the volume is full: the spare was given up, so that this node can start and be read. "
-             "Make room",
+    log_warn("the volume is full: the reserve file was deleted, so that this node can start and be "
+             "read. Make room",
              KV_CSTR("dir", dir), KV_U64("free_bytes", left));
 }

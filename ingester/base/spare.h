@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spare.h: a file of nothing, <data>/spare, that is given up at a start on a volume without room.
- * Opening databases and logs writes some; without any room a node could not even be read, nor could
- * anything be deleted with its help.
+ * spare.h: a file without content, <data>/spare, that is deleted when a process starts on a full
+ * volume. Opening databases and logs writes some bytes; on a full volume a node could neither be
+ * read nor used to delete data.
  *
  * Thread: any, one at a time.
  */

@@ -9,8 +9,8 @@
 #include "common/role/core/role.h"
 #include "ingester/base/disk.h"
 #include "ingester/base/disk_watch.h"
+#include "ingester/base/hooks.h"
 #include "ingester/base/options.h"
-#include "ingester/shard/shards.h"
 
 #define SHARDS_OWN_MAX 8 /* of one process, where shards do not move */
 
@@ -29,6 +29,8 @@ struct sole;      /* sole.c */
 struct as_made;   /* as_made.c */
 struct clocks;    /* clocks.c */
 struct writers;   /* writers.c */
+struct read_load; /* read_load.c */
+struct shards;    /* shards.c */
 
 struct ingester {
     uint32_t magic;
@@ -47,8 +49,9 @@ struct ingester {
     struct auditor *auditor;
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
+    struct list hooks;         /* of struct shard_hook */
     struct division *division; /* of memory */
-    struct replicas *replicas; /* NULL: shards do not move, each is served here for ever; not yet */
+    struct replicas *replicas; /* NULL: shards do not move, or not yet opened */
     struct sole *sole;         /* says when they may begin; NULL: at once */
     struct as_made *as_made;   /* NULL: no coordination service */
     struct clocks *clocks;     /* of other processes, for the stores */
@@ -60,9 +63,10 @@ struct ingester {
     size_t writes_pending;
     struct list writes;        /* those, of rpc_write.c */
     struct budget write_bytes; /* payloads and their decoding */
-    struct writers *writers;   /* owned: who holds them */
+    struct writers *writers;   /* owned: which tenants hold write_bytes */
     struct placed *placed;
-    struct busy *busy; /* NULL: shards do not move, nobody wants to know */
+    struct busy *busy;           /* NULL: shards do not move, no controller asks */
+    struct read_load *read_load; /* owned; from the start to the end of the role */
     struct reads *reads;
     struct builds *builds;
     struct retention *retention;
@@ -78,15 +82,5 @@ struct ingester {
 };
 
 #define INGESTER_MAGIC MAGIC('i', 'n', 'g', 'e')
-
-/* The database of a shard, with its share of memory, one of so many: shards_own, taken on the loop,
- * since records change it while this runs elsewhere. Any thread. */
-NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares,
-                               struct kv **ret, struct err *e);
-/* The store on top of it, which owns it from now on, also on failure. Any thread. */
-NODISCARD int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares,
-                                  struct kv *kv, struct store **ret, struct err *e);
-/* Serves a shard from now on. Loop. */
-void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store);
 
 #endif

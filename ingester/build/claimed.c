@@ -25,10 +25,12 @@ static void on_named(void *cookie, const struct coord_reply *r)
         if (str_eq(r->kvs[i].key, key_str(&key)))
             named = (uint64_t)r->kvs[i].create_rev;
     if (!named)
-        return; /* nobody's: there is nobody to be let in */
+        return; /* no compactor claims the shard */
     if (named < c->fence && !c->back) {
-        log_info("revisions of the coordination service went back: whose a shard is, it is asked",
-                 KV_U64("shard", c->shard), KV_U64("fence", named), KV_U64("before", c->fence));
+        log_info(
+            "revisions of the coordination service went back: it is asked which compactor has a "
+            "shard",
+            KV_U64("shard", c->shard), KV_U64("fence", named), KV_U64("before", c->fence));
         c->back = true;
     }
     c->fence = named;

@@ -3,9 +3,10 @@
  * claimed.h: which claim of a compactor on a shard (compactor/claims.h) is the newest here.
  *
  * A claim's fence is the revision at which its key was made, so newer ones are larger, until the
- * coordination service is put back from a backup: then its revisions begin lower. So who comes with
- * a lower one is refused, and the service is asked whose the shard is; where it names a lower one
- * than is known here, it counts from then on, and any other only once the service has named it.
+ * coordination service is restored from a backup: then its revisions begin lower. So a compactor
+ * with a lower fence is refused, and the service is asked which claim the shard has. If it names a
+ * lower fence than is known here, this fence is valid from then on, and any other only once the
+ * service has named it.
  *
  * Thread: the loop's.
  */
@@ -16,14 +17,14 @@
 #include "common/cluster/view/view.h"
 
 struct claimed_opts {
-    struct coord *coord; /* NULL: there is nobody to ask */
+    struct coord *coord; /* NULL: no service to ask */
     const struct view *view;
     const char *prefix;
     const struct clock *clock;
 };
-/* All zero is none; not moved while `asking`. */
+/* All zero: no claim is known. Must not be moved while `asking`. */
 struct claimed {
-    const struct claimed_opts *o; /* of whoever came last */
+    const struct claimed_opts *o; /* of the last check */
     uint32_t shard;
     uint64_t fence, seen_ns; /* the newest, and when it came last */
     uint64_t asked_ns;
@@ -31,11 +32,11 @@ struct claimed {
     bool back; /* revisions went back once: larger is not newer any more */
 };
 
-/* Does who has this fence work for the shard? 0: it knows no fences; so not before whoever does has
- * been silent for alone_ms. ERR_CONFLICT: no. */
+/* Checks that the compactor with this fence may work for the shard. 0: it sends no fences, and may
+ * work only after compactors with fences have been silent for alone_ms. ERR_CONFLICT: refused. */
 NODISCARD int claimed_check(struct claimed *c, const struct claimed_opts *o, uint32_t shard,
                             uint64_t fence, uint64_t alone_ms, struct err *e);
-/* None, as if nobody had come yet. */
+/* Forgets the claim, as before the first check. */
 void claimed_clear(struct claimed *c);
 
 #endif

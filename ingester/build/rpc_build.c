@@ -40,7 +40,7 @@
 #include "common/base/mem.h"
 #include "common/store/build/build.h"
 #include "ingester/base/unpack.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
 #include "proto/build.pb-c.h"
 
 #define VERSION        1
@@ -102,7 +102,7 @@ static void next_done(void *cookie)
 
     CHECK(st->state == SITE_READING);
     if (n->far)
-        rpc_read_far_leave(in);
+        read_load_far_leave(in->read_load);
     st->state = SITE_FREE;
     st->due_shown = n->due;
     st->oldest_shown = n->oldest_ms;
@@ -139,13 +139,13 @@ static void next_refuse(struct next *n)
     next_end(n);
 }
 
-/* True if the reply is a wait: the job of somebody else is out, or there is better to do. */
+/* True if the compactor must wait: another one has the job, or queries or seals come first. */
 static bool must_wait(struct next *n)
 {
     const struct site *st = n->site;
     uint64_t out_ms = (build_now_ns(n->in) - st->given_ns) / 1000000;
 
-    /* Whoever has the job has lost the shard. */
+    /* The compactor that has the job has lost the shard. */
     bool newer = n->fence && n->fence != st->job_fence;
 
     if (st->state == SITE_READING || st->state == SITE_APPLYING)
@@ -153,7 +153,8 @@ static bool must_wait(struct next *n)
     else if (st->state == SITE_GIVEN && st->compactor != n->compactor && !newer &&
              out_ms < n->in->conf->build_timeout_ms)
         n->wait_ms = n->in->conf->build_timeout_ms - out_ms;
-    else if (shard_state(st->shard)->seal_lag_ms > SEAL_BEHIND_MS || rpc_read_waiting(n->in))
+    else if (shard_state(st->shard)->seal_lag_ms > SEAL_BEHIND_MS ||
+             read_load_waiting(n->in->read_load))
         n->wait_ms = BUSY_WAIT_MS;
     return n->wait_ms > 0;
 }
@@ -375,6 +376,34 @@ static void on_apply(void *cookie, struct rpc_call *call, struct str payload)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static void site_deinit(struct site *st)
+{
+    claimed_clear(&st->claimed);
+    build_job_deinit(&st->expect);
+    vec_free(&st->due.at);
+    vec_free(&st->skipped);
+    *st = (struct site){ 0 };
+}
+
+/* The shard was closed: a job that is out is not waited for. */
+static void on_closed(void *cookie, uint32_t number)
+{
+    struct ingester *in = cookie;
+    struct site *st = &in->builds->sites[shards_place(in->shards, number)];
+
+    CHECK(st->state == SITE_FREE || st->state == SITE_GIVEN);
+    site_deinit(st);
+}
+
+/* Fences of claims come from another store from now on, and may be lower than before. */
+static void on_coord_replaced(void *cookie)
+{
+    const struct ingester *in = cookie;
+
+    for (size_t i = 0; i < SHARDS_MAX; i++)
+        claimed_clear(&in->builds->sites[i].claimed);
+}
+
 void rpc_build_serve(struct ingester *in)
 {
     struct builds *b = XNEW(struct builds);
@@ -388,32 +417,13 @@ void rpc_build_serve(struct ingester *in)
                                        .view = in->ctx->view,
                                        .prefix = in->ctx->cluster->etcd_prefix,
                                        .clock = in->ctx->env->clock };
+    b->hook = (struct shard_hook){ .closed = on_closed,
+                                   .coord_replaced = on_coord_replaced,
+                                   .cookie = in };
+    list_add_tail(&in->hooks, &b->hook.link);
     in->builds = b;
     rpc_serve(in->node, RPC_BUILD_NEXT, on_next, in);
     rpc_serve(in->node, RPC_BUILD_APPLY, on_apply, in);
-}
-
-static void site_deinit(struct site *st)
-{
-    claimed_clear(&st->claimed);
-    build_job_deinit(&st->expect);
-    vec_free(&st->due.at);
-    vec_free(&st->skipped);
-    *st = (struct site){ 0 };
-}
-
-void rpc_build_forget(struct ingester *in, uint32_t number)
-{
-    struct site *st = &in->builds->sites[shards_place(in->shards, number)];
-
-    CHECK(st->state == SITE_FREE || st->state == SITE_GIVEN);
-    site_deinit(st);
-}
-
-void rpc_build_store_anew(struct ingester *in)
-{
-    for (size_t i = 0; in->builds && i < SHARDS_MAX; i++)
-        claimed_clear(&in->builds->sites[i].claimed);
 }
 
 bool rpc_build_idle(const struct ingester *in)
@@ -426,6 +436,7 @@ void rpc_build_free(struct ingester *in)
     if (!in->builds)
         return;
     CHECK(rpc_build_idle(in));
+    list_del(&in->builds->hook.link);
     for (size_t i = 0; i < SHARDS_MAX; i++)
         site_deinit(&in->builds->sites[i]);
     xfree(in->builds);

@@ -11,10 +11,6 @@
 
 /* After the shards are open. */
 void rpc_build_serve(struct ingester *in);
-/* The shard was closed: what is out of it is not waited for. */
-void rpc_build_forget(struct ingester *in, uint32_t number);
-/* Fences of claims come from another store from now on, and may be lower than those before. */
-void rpc_build_store_anew(struct ingester *in);
 /* True while no request is at work. */
 bool rpc_build_idle(const struct ingester *in);
 void rpc_build_free(struct ingester *in);

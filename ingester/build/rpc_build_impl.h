@@ -8,6 +8,7 @@
 #include "common/store/build/build.h"
 #include "ingester/build/claimed.h"
 #include "ingester/build/rpc_build.h"
+#include "ingester/shard/shards.h"
 
 enum site_state { SITE_FREE, SITE_READING, SITE_GIVEN, SITE_APPLYING };
 
@@ -35,6 +36,7 @@ struct site {
     uint64_t due_shown, oldest_shown; /* the loop's copies, of the last look */
 };
 struct builds {
+    struct shard_hook hook;
     struct claimed_opts claims;
     struct site sites[SHARDS_MAX];
     struct list waiting; /* of struct next */
@@ -53,7 +55,7 @@ struct next {
     size_t bytes_max;
     uint64_t wait_ms, due, oldest_ms; /* of the reply */
     bool found;
-    bool far; /* holds a place (rpc_read_far_enter) */
+    bool far; /* holds a place (read_load_far_enter) */
     struct buf reply;
     struct err err;
 };

@@ -12,7 +12,7 @@
 #include "common/store/kv/kv_reach.h"
 #include "ingester/base/unpack.h"
 #include "ingester/build/rpc_build_impl.h"
-#include "ingester/read/rpc_read.h"
+#include "ingester/shard/read_load.h"
 #include "proto/build.pb-c.h"
 
 #define LEVEL_LOW      3
@@ -220,7 +220,7 @@ static bool far_enter(void *cookie)
 {
     struct next *n = cookie;
 
-    n->far = rpc_read_far_enter(n->in);
+    n->far = read_load_far_enter(n->in->read_load);
     return n->far;
 }
 

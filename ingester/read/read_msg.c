@@ -1,10 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * read_msg: requests of queries become what the engine takes; results become replies.
+ *
+ *   payload ──unpack (arena)──> message ──check──> struct read_msg ──read_run──> *_reply_pack
+ *
+ * Every bound is checked before memory is taken for it: shards, matchers, points and times; the
+ * arena bounds the rest. All that a message holds is in the arena, except compiled regular
+ * expressions, which read_msg_deinit frees, also after an error. Replies are packed into a buffer
+ * whose limit is that of an rpc message: ERR_LIMIT, never a cut reply. Any thread; no state.
+ */
 #include "ingester/read/read_msg.h"
 
 #include "common/model/regex.h"
 #include "common/sys/pool.h"
-#include "ingester/admin/rpc_ledger.h"
 #include "ingester/base/unpack.h"
+#include "ingester/read/ledger_run.h"
 #include "ingester/read/rpc_estimate.h"
 #include "ingester/read/rpc_exemplars.h"
 #include "ingester/read/rpc_space.h"

@@ -12,7 +12,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/sys/pool.h"
-#include "ingester/admin/rpc_ledger.h"
+#include "ingester/read/ledger_run.h"
 #include "ingester/read/read_functions.h"
 #include "ingester/read/rpc_estimate.h"
 #include "ingester/read/rpc_exemplars.h"

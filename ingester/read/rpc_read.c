@@ -14,10 +14,10 @@
  * no majority answers, that takes seconds, and answers pile up.
  *
  * A query that meets rows in the cold tier waits for the object store on its thread. As many as
- * half of the processors, or of the memory, do that at once (far_max): one that comes to such rows
- * without a place gives its thread back and begins anew when it has one, so that those which need
- * nothing from there go on while an object store hangs. Its deadline ends a request to the object
- * store, too.
+ * half of the processors, or of the memory, do that at once (far_max). A query that meets such rows
+ * without a place (shard/read_load.h) leaves its thread and restarts when it gets a place. So
+ * queries that need nothing from the object store continue while it hangs. The deadline of a query
+ * ends its request to the object store, too.
  *
  * Tenants take turns by the time their queries took (common/sys/fair.h), and one tenant's queries
  * leave room for a heavy one of another's: whatever it piles up, others find it done in the time it
@@ -35,6 +35,8 @@
 #include "ingester/read/read_run.h"
 #include "ingester/replicas/replicas.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/read_load.h"
+#include "ingester/shard/shards.h"
 
 #define READ_MAGIC    MAGIC('i', 'r', 'd', ' ')
 #define REQUEST_BYTES (64 * KIB) /* to decode a request, beside 24 times its size */
@@ -47,13 +49,10 @@
 struct reads {
     struct fair *fair; /* of struct read */
     struct budget bytes;
-    uint64_t stacks_max; /* of one query */
-    size_t confirming;   /* that are answered as soon as we know that we lead, or do not */
-    /* Queries that may wait for the cold tier at once hold a place; others that need one wait. */
-    _Atomic uint32_t far_used;
-    _Atomic uint32_t far_reads; /* of those: queries */
-    uint32_t far_max;
-    struct list far_waiting;
+    uint64_t stacks_max;        /* of one query */
+    size_t confirming;          /* that are answered as soon as we know that we lead, or do not */
+    _Atomic uint32_t far_reads; /* queries that hold a place of read_load.h */
+    struct list far_waiting;    /* queries that need one */
     size_t far_waiting_len;
 };
 
@@ -137,17 +136,6 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
     return read_run(m, &src, a, &r->reply, &r->rows, e);
 }
 
-bool rpc_read_far_enter(struct ingester *in)
-{
-    struct reads *rs = in->reads;
-    uint32_t used = atomic_load(&rs->far_used);
-
-    while (used < rs->far_max)
-        if (atomic_compare_exchange_weak(&rs->far_used, &used, used + 1))
-            return true;
-    return false;
-}
-
 static void far_set(struct read *r, bool far)
 {
     if (r->far != far)
@@ -167,7 +155,7 @@ static bool far_enter(void *cookie)
 {
     struct read *r = cookie;
 
-    if (!rpc_read_far_enter(r->in))
+    if (!read_load_far_enter(r->in->read_load))
         return false;
     far_set(r, true);
     loop_post(r->in->ctx->loop, on_far, r->in); /* before the end of this one is posted */
@@ -238,7 +226,7 @@ static void read_confirmed(void *cookie, const struct err *e)
     reads_start(in);
 }
 
-/* To the queue again: with a place it goes on where it was refused. */
+/* Puts a query into the queue again, now with a place for the cold tier. */
 static void far_again(struct read *r)
 {
     struct reads *rs = r->in->reads;
@@ -250,26 +238,32 @@ static void far_again(struct read *r)
         return;
     (void)err_set(&r->err, ERR_RATE, "too many queries of this tenant wait already");
     far_set(r, false);
-    (void)atomic_fetch_sub(&rs->far_used, 1);
+    read_load_far_release(r->in->read_load);
     read_end(r);
 }
 
-/* A place is free: the next of those that wait has it. */
-static void far_leave(struct reads *rs)
+/* Passes a place to the next query that waits for one, or releases it. */
+static void far_leave(struct ingester *in)
 {
+    struct reads *rs = in->reads;
+
     if (list_empty(&rs->far_waiting))
-        (void)atomic_fetch_sub(&rs->far_used, 1);
+        read_load_far_release(in->read_load);
     else
         far_again(container_of(rs->far_waiting.next, struct read, far_link));
 }
 
-void rpc_read_far_leave(struct ingester *in)
+/* Work that is not a query leaves its place (read_load_far_leave). */
+static void on_far_left(void *cookie)
 {
-    far_leave(in->reads);
+    struct ingester *in = cookie;
+
+    far_leave(in);
     reads_start(in);
 }
 
-/* It met rows that are far away, and enough others wait for such: it gives its thread back. */
+/* The query met remote rows, and all places are taken: it leaves its thread and waits for a
+ * place. */
 static void far_wait(struct read *r)
 {
     struct reads *rs = r->in->reads;
@@ -281,7 +275,7 @@ static void far_wait(struct read *r)
     err_clear(&r->err);
     list_add_tail(&rs->far_waiting, &r->far_link);
     rs->far_waiting_len++;
-    if (rpc_read_far_enter(r->in)) /* somebody left in between */
+    if (read_load_far_enter(r->in->read_load)) /* a place became free in between */
         far_again(r);
 }
 
@@ -304,7 +298,7 @@ static void read_done(void *cookie)
     hold_answer(r);
     if (r->far) {
         far_set(r, false);
-        far_leave(in->reads);
+        far_leave(in);
     }
     if (r->reach.refused) {
         far_wait(r);
@@ -318,12 +312,12 @@ static void read_done(void *cookie)
 }
 
 /* It ends before it ran with its place. */
-static void far_drop(struct reads *rs, struct read *r)
+static void far_drop(struct read *r)
 {
     if (!r->far)
         return;
     far_set(r, false);
-    far_leave(rs);
+    far_leave(r->in);
 }
 
 /* False while the next query has to wait for memory. Once submitted it is the pool's. */
@@ -345,7 +339,7 @@ static bool read_start(struct ingester *in, struct read *r)
         return false;
     if (code) {
         fair_drop(rs->fair, &r->item);
-        far_drop(rs, r);
+        far_drop(r);
         read_end(r);
         return true;
     }
@@ -355,7 +349,7 @@ static bool read_start(struct ingester *in, struct read *r)
         return true;
     (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
     fair_done(rs->fair, &r->item, 0);
-    far_drop(rs, r);
+    far_drop(r);
     read_end(r);
     return true;
 }
@@ -529,7 +523,10 @@ void rpc_read_serve(struct ingester *in)
     in->reads->stacks_max = stacks_max(in, share);
     in->reads->fair = new_queue(in, share);
     list_init(&in->reads->far_waiting);
-    in->reads->far_max = far_max(in, share);
+    read_load_begin(in->read_load, &(struct read_load_queue){ .queue = in->reads->fair,
+                                                              .far_max = far_max(in, share),
+                                                              .far_left = on_far_left,
+                                                              .cookie = in });
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
@@ -545,17 +542,13 @@ bool rpc_read_idle(const struct ingester *in)
     return !in->reads || reads_pending(in->reads) == 0;
 }
 
-bool rpc_read_waiting(const struct ingester *in)
-{
-    return in->reads && fair_waiting(in->reads->fair) > 0;
-}
-
 void rpc_read_free(struct ingester *in)
 {
     if (!in->reads)
         return;
     CHECK(rpc_read_idle(in));
     memory_forget(in->ctx->memory, &in->reads->bytes);
+    read_load_end(in->read_load);
     fair_free(in->reads->fair);
     xfree(in->reads);
     in->reads = NULL;

@@ -11,12 +11,6 @@
 void rpc_read_serve(struct ingester *in);
 /* True while no query runs or waits. */
 bool rpc_read_idle(const struct ingester *in);
-/* True while a query waits for its turn. */
-bool rpc_read_waiting(const struct ingester *in);
-/* A place among those that wait for the cold tier, for work that is no query (kv_reach.h). False:
- * none is free. Any thread. */
-bool rpc_read_far_enter(struct ingester *in);
-void rpc_read_far_leave(struct ingester *in); /* loop */
 /* The tenant that the request begins with; empty: none. */
 struct str read_tenant(struct str payload);
 void rpc_read_free(struct ingester *in);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_space: the reports of all shards added up, packed.
+ * rpc_space: adds up the space reports of all shards of this process, and packs the reply.
+ *
+ * The same owner may appear in several shards: equal rows are united at the end. A shard with more
+ * than OWNERS_MAX owners is ERR_LIMIT. It runs in the queue of rpc_read.c, on a pool thread, with
+ * one view of a store at a time. The forecast of the volume is sent only if all shards have one.
  */
 #include "ingester/read/rpc_space.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * division: who gets how much of an ingester's memory.
+ * division: how the shards of an ingester share its memory.
  *
  * An ingester has one shard or more than a hundred, and which ones changes at any time. Shares
  * that are given when a shard is opened are wrong from the next one on: together they pass the
@@ -10,17 +10,17 @@
  *                            followers as well; a thread has the largest memtables written out
  *   newest log entries       have one limit for all logs (common/repl/repl_cache.c)
  *   dictionaries, names,     belong to stores, that is, to shards that are served. Each has a
- *   hot sums, tables that    limit of its own, which is told anew twice a second
+ *   hot sums, tables that    limit of its own, which is set again twice a second
  *   writes leave
  *
- * Limits of stores follow what each holds: who is at his limit wants more, who is below it a
- * quarter more than he has. What that leaves goes to those who want more (division_fill). An equal
- * part is sure to whoever wants it; what a busy one was lent is taken back when its owner comes:
- * caches drop what can be read again.
+ * Limits of stores follow the bytes that each holds. A store at its limit wants more; a store below
+ * it wants a quarter more than it has. The remainder is divided among the stores that want more
+ * (division_fill). An equal part is guaranteed to each store that wants it. A busy store that was
+ * lent more loses it when its owner needs it: caches drop rows that can be read again.
  *
  * When memory is short all of it is halved, or a tenth (common/role/core/memory.h), and memtables
- * are written out further, down to the last one: a process that refuses writes gets none that would
- * make RocksDB do it, and would refuse them for ever.
+ * are written out further, down to the last one. A process that refuses writes receives none that
+ * would make RocksDB flush, and would otherwise refuse them permanently.
  *
  * Threads: the loop divides; `relieve` writes out memtables; common/role/core/memory.c's tells
  * when to shrink, and finds shards as any other thread does.
@@ -33,6 +33,7 @@
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 
 #define TICK_MS    500
 #define RELIEVE_MS 100
@@ -75,8 +76,8 @@ void division_fill(uint64_t total, const uint64_t *wants, size_t n, uint64_t *re
 
     for (size_t i = 0; i < n; i++)
         ret[i] = UINT64_MAX; /* not decided */
-    /* Whoever wants no more than an equal part of what is left gets it; that leaves the others
-     * more, so that it is asked again. Each round decides on one at least, or ends. */
+    /* A store that wants no more than an equal part of the rest gets it. That leaves more for the
+     * others, so they are compared again. Each round decides on one store at least, or ends. */
     for (bool met = true; met && unmet;) {
         uint64_t equal = left / unmet;
         met = false;
@@ -94,7 +95,7 @@ void division_fill(uint64_t total, const uint64_t *wants, size_t n, uint64_t *re
         ret[i] = ret[i] == UINT64_MAX ? more : ret[i] + (unmet ? 0 : more);
 }
 
-/* What a store that holds so much wants, that was told `had` last (0: nothing yet). */
+/* Returns what a store wants that holds so much and whose limit was `had` (0: not set yet). */
 static uint64_t wants(uint64_t holds, uint64_t had)
 {
     return !had || holds > had / 8 * 7 ? DIVISION_MORE : holds / 4 * 5;

@@ -18,13 +18,13 @@ void division_start(struct division *d); /* in->shards is there */
 void division_stop(struct division *d);
 void division_free(struct division *d); /* no database is open; NULL is fine */
 
-/* For databases; NULL where there are none with files. Any thread. */
+/* For databases; NULL where they have no files. Any thread. */
 struct kv_pool *division_pool(const struct division *d);
-/* A shard came or went: divides anew, soon is soon enough. */
+/* Call when a shard opens or closes. Recomputes the shares in a later round of the loop. */
 void division_now(struct division *d);
 
-/* Divides `total` among n who want so much each: nobody gets less than he wants while another one
- * gets more than an equal part; what nobody wants is divided equally. Pure. */
+/* Divides `total` among n that want so much each. None gets less than it wants while another gets
+ * more than an equal part. The part that none wants is divided equally. Pure. */
 #define DIVISION_MORE UINT64_MAX /* as much as there is */
 void division_fill(uint64_t total, const uint64_t *wants, size_t n, uint64_t *ret);
 

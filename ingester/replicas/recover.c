@@ -8,17 +8,19 @@
  *
  * A disk that answered EIO is another matter. After a failed fsync the kernel may hold pages that
  * it says are clean and that are not on the disk: reading the log back would show what the next
- * power cut takes away. That needs somebody who looks at the disk, so such a shard stays read-only
- * until the process is restarted. So does one that is damaged. A shard that could not be opened
- * again is tried whatever the reason was: there is nothing left to make worse.
+ * power cut takes away. An operator must check the disk, so such a shard stays read-only until the
+ * process is restarted. So does a damaged shard. A shard that could not be opened again is tried
+ * whatever the reason was: there is nothing left to make worse.
  *
  * A batch that was too large to be written (ERR_LIMIT) was refused before the disk saw any of it;
  * the shard is opened again at once, but once a minute only: what made it may make it again.
  *
- * Shards that are replicated are opened anew by replicas.c.
+ * Replicated shards are opened again by replicas.c.
  */
 #include "ingester/replicas/recover.h"
 
+#include "ingester/replicas/shard_open.h"
+#include "ingester/shard/shards.h"
 #include "ingester/tier/tier.h"
 
 #include "common/base/mem.h"
@@ -60,7 +62,7 @@ static int open_again(void *cookie, struct kv **ret, struct err *e)
 
     struct kv *kv;
 
-    if (ingester_open_kv(in, a->number, a->shares, &kv, e))
+    if (shard_open_kv(in, a->number, a->shares, &kv, e))
         return e->code;
     return tier_wrap(in->tier, a->number, kv, ret, e);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * recover.h: opens a shard again after a write that failed for want of disk space, when there is
- * space again, and after one that was too large, without a restart.
+ * recover.h: opens a shard again without a restart: after a write that failed for want of disk
+ * space, as soon as there is space, and after a write that was too large.
  */
 #ifndef INGESTER_REPLICAS_RECOVER_H
 #define INGESTER_REPLICAS_RECOVER_H

@@ -3,19 +3,25 @@
  * replicas: a small state machine per shard, moved by what the records say (are we one of its
  * replicas?), by what the protocol says (do we lead?), and by the ends of what was begun.
  *
- *   NOTHING ──> OPENING ──> FOLLOWING ──leads──> STARTING ──> SERVING
- *      ^  ^                     │  ^                             │ leads no more, or not in this
- *      │  └─ REMOVING <── STOPPING │                             v epoch
- *      └────────────────────────┘  └──────────────────────── CLOSING
+ *   NOTHING ──replica_open──> OPENING ──open_done──> FOLLOWING ──replica_start──> STARTING
+ *      ^                                               │ ^    ^                       │
+ *      │                         replica_stop          │ │    └─ start_done: failed ──┤
+ *      ├── on_stopped <── STOPPING <───────────────────┘ │                            │ start_done
+ *      │       │ the record leaves this node out         │ on_closed                  v
+ *      └── on_removed <── REMOVING                    CLOSING <──replica_close──── SERVING
  *
- * One function decides (replica_step); everything else takes note and has it run soon. So it does
- * not matter in which order records, roles and ends come in, and a callback of the protocol never
- * calls back into it.
+ * replica_start runs when the replica leads. replica_close runs when it leads no more, or not in
+ * the epoch for which the store was opened. open_done returns to NOTHING if the replica could not
+ * be opened. Orphaned data (replicas_left.c) is removed in REMOVING as well.
+ *
+ * One function decides (replica_step); everything else notes a change and schedules it. So the
+ * order in which records, roles and ends of jobs arrive does not matter, and a callback of the
+ * protocol never calls back into it.
  *
  * While FOLLOWING the database belongs to the node: the log's entries are put into it, no store
  * looks at it. To serve, a store is opened over a handle that replicates what it writes. Such a
- * handle is good for one epoch of leading; when that ends, the store's writes fail, whoever is on
- * its way is told to ask again, and the store is closed before another one can be opened.
+ * handle is good for one epoch of leading. When that ends, the store's writes fail, requests under
+ * way end with ERR_UNAVAILABLE, and the store is closed before another one can be opened.
  *
  * Files go only when a record says that the shard belongs to others and everything was closed.
  */
@@ -31,9 +37,9 @@
 #include "common/repl/kv_repl.h"
 #include "common/role/core/memory.h"
 #include "ingester/base/aside.h"
-#include "ingester/build/rpc_build.h"
 #include "ingester/replicas/division.h"
 #include "ingester/replicas/replicas_impl.h"
+#include "ingester/replicas/shard_open.h"
 #include "ingester/shard/placed.h"
 
 #define TICK_MS      50
@@ -95,8 +101,8 @@ static void on_prefer(void *cookie, const char *name)
     if (!replica_is_named(r))
         return;
     if (++r->prefers % PREFERS_TOLD == 0)
-        log_warn("the members of a shard pass its lead on: none of those that answer has all of "
-                 "it. It is led again when one that has comes back",
+        log_warn("the members of a shard pass its lead on: no member that answers has all of its "
+                 "log. The shard has a leader again when a complete member is back",
                  KV_U64("shard", r->shard), KV_CSTR("to", name), KV_U64("times", r->prefers));
     cluster_give(r->rs, r->shard, name);
 }
@@ -111,7 +117,7 @@ static void on_failed(void *cookie, const struct err *why)
     r->trouble = *why;
     failed_once(r);
     if (replica_is_named(r) && !cluster_give_away(r))
-        log_warn("nobody else can lead it", KV_U64("shard", r->shard));
+        log_warn("no other member can lead it", KV_U64("shard", r->shard));
     replicas_step_soon(r->rs);
 }
 
@@ -228,7 +234,7 @@ static void start_work(void *cookie)
 {
     struct replica_of *r = cookie;
 
-    r->err.code = ingester_open_store(r->rs->in, r->shard, r->shares, r->kv, &r->store, &r->err);
+    r->err.code = shard_open_store(r->rs->in, r->shard, r->shares, r->kv, &r->store, &r->err);
 }
 
 static void start_done(void *cookie)
@@ -252,7 +258,7 @@ static void start_done(void *cookie)
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),
                  KV_U64("term", replica_record_of(replica_now(r).term)));
         placed_begins(r->rs->in->placed, r->shard, store_newest_ms(r->store));
-        ingester_start_shard(r->rs->in, r->shard, r->store);
+        shard_open_serve(r->rs->in, r->shard, r->store);
     }
     r->store = NULL;
     replica_step(r);
@@ -272,7 +278,7 @@ static void on_closed(void *cookie)
 {
     struct replica_of *r = cookie;
 
-    rpc_build_forget(r->rs->in, r->shard);
+    hooks_closed(&r->rs->in->hooks, r->shard);
     division_now(r->rs->in->division);
     r->at = AT_FOLLOWING;
     replica_step(r);
@@ -285,9 +291,9 @@ static void replica_close(struct replica_of *r)
     shards_close(r->rs->in->shards, r->shard, on_closed, r);
 }
 
-/* A write was refused though the replica leads: its batch was too large for the log, say. Nothing
- * of it is anywhere, but what the store has in memory may name it: it is opened anew, and reads
- * what is true. More and more seldom if that happens again and again. */
+/* True if a write was refused though the replica leads: its batch was too large for the log, for
+ * example. The batch is stored nowhere, but the state of the store in memory may refer to it, so
+ * the store is closed and opened again. The pause before that doubles if it happens again. */
 static bool refused(struct replica_of *r)
 {
     const struct shards *all = r->rs->in->shards;
@@ -526,7 +532,7 @@ bool replica_concerns(const struct replicas *rs, const struct repl_record *rec)
 static void store_anew(struct replicas *rs)
 {
     rs->store = view_store(rs->view);
-    rpc_build_store_anew(rs->in);
+    hooks_coord_replaced(&rs->in->hooks);
     for (size_t i = 0; i < rs->len; i++)
         cluster_store_anew(rs->at[i]);
 }

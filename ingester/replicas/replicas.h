@@ -12,7 +12,8 @@
 #include "common/cluster/coord/coord.h"
 #include "ingester/base/state.h"
 
-struct kept; /* common/cluster/rebuild/kept.h */
+struct shard; /* shard/shard.h */
+struct kept;  /* common/cluster/rebuild/kept.h */
 struct replicas_opts {
     struct ingester *in;
     struct coord *coord; /* NULL: leaders never change (static). What follows outlives it */
@@ -24,10 +25,10 @@ struct replicas_opts {
 };
 /* Opens what the records name, now and whenever they change. in->node must be there. */
 struct replicas *replicas_new(const struct replicas_opts *o);
-/* Gives up what it leads to others, as far as there are any, and says when, at most some seconds
- * later. New leaderships are not sought. */
+/* Hands all leads over to other members, where these exist, and takes no new ones. Calls done after
+ * that, at most some seconds later. */
 void replicas_hand_over(struct replicas *rs, void (*done)(void *cookie), void *cookie);
-/* What still leads leads no more: its writes fail, it is closed when nobody holds it. */
+/* Ends all remaining leads: writes fail, and a shard is closed when no thread holds it. */
 void replicas_halt(struct replicas *rs);
 /* Closes everything; done when it is closed. After that only free. */
 void replicas_stop(struct replicas *rs, void (*done)(void *cookie), void *cookie);
@@ -47,7 +48,7 @@ const char *replicas_follows(const struct replicas *rs, uint32_t shard);
 /* Memory of the newest entries of their logs: how much it may be, and is. */
 void replicas_log_memory(struct replicas *rs, uint64_t bytes_max);
 uint64_t replicas_log_used(const struct replicas *rs);
-/* Serves RPC_GIVE_UP: others ask whether this node, the controller, gives up what it announced. */
+/* Serves RPC_GIVE_UP: other nodes ask this node, the controller, to abort the step it announced. */
 void replicas_doubt_serve(struct ingester *in);
 /* Members, this one too, whose files may have bytes of purged deletes of a shard it leads. */
 uint32_t replicas_reclaim_behind(const struct replicas *rs, uint32_t shard);

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replicas_alone: a leader that hears of no majority lets another member lead.
+ * replicas_alone: a leader that reaches no majority hands over its lead to another member.
  *
- * A node lives as long as the coordination service hears of it, and a leader that lives is not
- * replaced (common/cluster/node/lead.c). But the line to that service may be whole while those to
- * the other members are cut, or cut one way: then nothing commits here, and among the others, who
- * may be a majority that sees each other, nobody comes forward. So the leader itself notices that
- * no majority of members has answered for a while, and has another that lives lead, by chance,
- * since it cannot know who sees whom. Where nobody has a majority, the lead goes round, slowly,
- * until somebody does. The same where the replica here cannot even be opened, and, sooner, where a
- * disk that hangs was named by a node that had not heard of that.
+ * A node lives as long as its lease at the coordination service, and a live leader is not replaced
+ * (common/cluster/node/lead.c). But the line to that service may work while those to the other
+ * members are cut, or cut one way. Then no entry commits here, and the other members, which may be
+ * a majority that sees each other, do not take over. So the leader itself notices that no majority
+ * of members has answered for a while, and names another live member as leader. It chooses at
+ * random, since it cannot know which members see each other. Where no member has a majority, the
+ * lead moves slowly among them until one has. The same happens where the replica here cannot be
+ * opened, and, sooner, where a node with a hanging disk was named leader by a node that did not
+ * know of the disk.
  *
- * In a term that changed the members and is not established it may be the change that has no
- * majority, for ever: three copies, one of them dead, and a fourth that lost what it had before it
- * counted are two of four. The two are a majority of those before, who must be asked anyway. So
- * first of all the change is taken back (record_next_back); the controller makes it again later.
- * What was committed in that term is on a majority of those before as well.
+ * In a term that changed the members and is not established, the changed set may never have a
+ * majority. Example: of three copies one is dead, and a fourth lost its data before it counted; two
+ * of four answer. These two are a majority of the previous members, which must be asked anyway. So
+ * first of all the change is undone (record_next_back); the controller makes it again later.
+ * Entries that were committed in that term are on a majority of the previous members as well.
  *
  * A leader whose term is opened, not established yet, and answered by a majority stays: where one
  * of three is lost and another one needs a copy of the whole database first, that may take hours,
- * in which nobody else could lead either.
+ * in which no other member could lead either.
  *
  * Nothing depends on all this for safety: these are records like others.
  */
@@ -52,8 +53,8 @@ static void pass_on(const struct replica_of *r, uint64_t term, bool opened)
     const char *to = lead_back(r->rs->lead, r->shard);
 
     if (to) {
-        log_warn("no majority of a shard's members answers, and they have just been changed: those "
-                 "of before are members again",
+        log_warn("no majority of a shard's members answers, and they have just been changed: the "
+                 "previous members are members again",
                  KV_U64("shard", r->shard), KV_U64("term", term), KV_CSTR("leader", to));
         return;
     }

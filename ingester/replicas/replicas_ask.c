@@ -34,7 +34,7 @@ static uint64_t behind(const struct replica_of *r, struct err *e)
         (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is on its way here as a whole",
                       r->shard);
     } else if (replica_is_named(r) || !view_shard(r->rs->view, r->shard, &v) || !v.leader_live) {
-        n = 0; /* it leads soon, or nobody says what there is to catch up with */
+        n = 0; /* it leads soon, or the commit index of the leader is not known */
     } else if (!st.leader_commit) {
         (void)err_set(e, ERR_UNAVAILABLE, "the leader of shard %" PRIu32 " (%s) was not heard yet",
                       r->shard, v.leader);
@@ -73,7 +73,7 @@ void replicas_look_behind(struct replicas *rs)
     rs->caught_up = n == 0 || replicas_now_ms(rs) >= rs->catch_up_until_ms;
     if (n && rs->caught_up)
         log_warn("not all copies are within reach of their leaders, and it took "
-                 "cluster.catch_up_wait: ready all the same",
+                 "cluster.catch_up_wait: ready nevertheless",
                  KV_ERR(&e));
     rs->behind = e;
 }
@@ -148,7 +148,7 @@ static void on_confirmed(void *cookie, int code)
     if (code || r->at != AT_SERVING || r->epoch != p->epoch)
         (void)err_set(&p->c->err, ERR_UNAVAILABLE,
                       "this ingester does not lead shard %" PRIu32
-                      " any more, or no majority of its members answers; ask the one that leads",
+                      " any more, or no majority of its members answers; ask its leader",
                       r->shard);
     confirm_end(p->c);
     xfree(p);

@@ -20,7 +20,7 @@
 #include "ingester/tier/tier.h"
 
 #define HAND_OVER_MS 8000
-#define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
+#define SPREAD_PART  8 /* services are reported from this part of the rate that spreads one */
 #define REPORT_MS    1000
 #define ASK_MS       1000
 #define FULL_MS      3000 /* without room, unfit, or incomplete: others come first by so much */
@@ -36,7 +36,8 @@ static void on_change(void *cookie, bool in, const struct err *why)
     if (in)
         log_info("registered in the cluster", KV_CSTR("node", rs->self));
     else if (why)
-        log_warn("not registered in the cluster; what is led here goes on", KV_ERR(why));
+        log_warn("not registered in the cluster; shards that are led here are still served",
+                 KV_ERR(why));
 }
 
 /* A replica that a copy of the database comes in for could lead when the copy is whole, which may
@@ -58,7 +59,7 @@ static bool able(void *cookie, uint32_t shard)
     const struct replicas *rs = cookie;
     struct replica_of *r = replica_find(rs, shard);
 
-    /* Where all are so, somebody leads all the same: for readers. */
+    /* Where the disks of all members are full, one leads nevertheless: for queries. */
     if (r && others_first(rs, r)) {
         if (!r->full_ms || r->full_term != replica_now(r).record_term) {
             r->full_ms = replicas_now_ms(rs);
@@ -183,8 +184,8 @@ void cluster_unfit(struct replica_of *r)
     }
     r->unfit_ms = replicas_now_ms(r->rs) + UNFIT_MS;
     if (replica_is_named(r) && cluster_give_away(r))
-        log_warn("another member is to lead the shard, which cannot be served from here: look at "
-                 "this node's disk, or have the copy here made anew (drain the node)",
+        log_warn("another member is to lead the shard, which cannot be served from here: check "
+                 "this node's disk, or drain the node, so that its copy is fetched again",
                  KV_U64("shard", r->shard));
 }
 
@@ -216,16 +217,16 @@ void replicas_hand_over(struct replicas *rs, void (*done)(void *cookie), void *c
 
 /* ---- a log that is gone ---------------------------------------------------------------------- */
 
-/* What this node answered once counts for ever, so a log that has not begun must not speak for one
- * that was lost. Before a log begins, its shard and node are written down in the coordination
- * service, once. Where they stand there already, an earlier log has answered, or may have: as long
- * as a record, or the established one before it, has us as a member, the replica stays silent; the
- * controller sees that, takes it out of the members where the others are a majority that has
- * everything, and has it learn anew. */
+/* An answer of this node counts permanently, so a log that has not begun must not speak for a log
+ * that was lost. Before a log begins, its shard and node are noted in the coordination service,
+ * once. If the note exists already, an earlier log has answered, or may have. Then the replica
+ * stays silent as long as the record, or the established one before it, has this node as a member.
+ * The controller sees that. Where the other members are a majority that has all entries, it removes
+ * the replica from the members, which then copies the shard from them. */
 static bool counted_on(const struct replicas *rs, const struct repl_record *rec)
 {
     if (!rec->established && !rec->prev_members.len)
-        return false; /* nothing was committed by anybody */
+        return false; /* no member has committed anything */
     return name_set_has(&rec->members, rs->self) || name_set_has(&rec->prev_members, rs->self);
 }
 
@@ -276,8 +277,8 @@ static void on_record(void *cookie, const struct coord_reply *reply)
         r->lost_rev = kv->mod_rev;
         r->must_return = !r->rs->caught_up;
         log_error(
-            "the log of a shard is gone, and this node is one of its members: it says nothing "
-            "until the others have taken it out, and then gets the shard anew. With too few "
+            "the log of a shard is gone, and this node is one of its members: it does not vote "
+            "until the others have removed it, and then copies the shard from them. With too few "
             "others left the shard has no leader",
             KV_U64("shard", r->shard), KV_CSTR("node", r->rs->self));
     }
@@ -350,7 +351,8 @@ void cluster_admit(struct replica_of *r)
         if (rec && rev > r->lost_rev && !counted_on(r->rs, rec))
             admit(r);
         else if (replica_is_named(r) && r->rs->lead)
-            (void)lead_pass(r->rs->lead, r->shard); /* who has most of the log is not known here */
+            (void)lead_pass(r->rs->lead,
+                            r->shard); /* it is not known here which member has most of the log */
         return;
     }
     if (replicas_now_ms(r->rs) < r->ask_ms)
@@ -428,8 +430,8 @@ static bool serves(const struct replica_of *r, const struct replica_state *st)
     return r->at == AT_SERVING && st->role == REPLICA_LEADING && st->epoch == r->epoch;
 }
 
-/* A member that has acked nothing for so long takes nothing. One that restarts is silent, too: its
- * log is no copy that counts until it answers. */
+/* True for a member that has acked nothing for MUTE_TICKS: it takes no entries. A member that
+ * restarts is mute, too: its log does not count until it answers. */
 bool replica_peer_is_mute(const struct replica_peer *p)
 {
     return p->member && !p->snapshot &&

@@ -100,7 +100,8 @@ static void say_log(const struct replica_of *r, const struct replica_state *st)
              KV_U64("entries_per_s", per_s));
 }
 
-/* Now and then, and not at once: most of what comes in is there before. */
+/* Logs the progress of a copy every SAY_MS, first after SAY_MS: most copies are complete before
+ * that. */
 static void look_at(struct replica_of *r, const struct repl_copy_state *copy, uint64_t now)
 {
     struct replica_state st = replica_now(r);

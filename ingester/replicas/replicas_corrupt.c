@@ -28,6 +28,7 @@
 #include "common/repl/apply.h"
 #include "ingester/base/state.h"
 #include "ingester/replicas/replicas_impl.h"
+#include "ingester/replicas/shard_open.h"
 
 #define FIRST "damaged-shard"
 #define LATER "damaged-again"
@@ -47,7 +48,7 @@ static int check_and_open(struct replica_of *r, const char *dir)
 
     if (code)
         return err_wrap(&r->err, "%s", dir);
-    return ingester_open_kv(r->rs->in, r->shard, r->shares, &r->kv, &r->err);
+    return shard_open_kv(r->rs->in, r->shard, r->shares, &r->kv, &r->err);
 }
 
 static int sync_folder(const char *dir, struct err *e)

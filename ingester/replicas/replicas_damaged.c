@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replicas_damaged: a log in which bytes are not what they were. It cannot be opened, and what it
- * promised is not known. So it is put aside, and the replica begins without one, as with a disk
- * that was replaced (replicas_cluster.c): it is silent, the others take it out where they are a
- * majority that has everything, and it learns anew.
+ * replicas_damaged: a log with changed bytes. It cannot be opened, and its promises are not known.
+ * So it is moved aside, and the replica begins without a log, as after the loss of a disk
+ * (replicas_cluster.c): (1) it is silent; (2) the other members remove it, if they are a majority
+ * that has all entries; (3) it copies the shard from them.
  *
- * Its files go one by one, the oldest first: what is left of it wherever that ends is a log that
- * begins later, or one that is still damaged, and never one that forgot its end.
+ * Its files are moved one by one, the oldest first. If that stops halfway, the remaining files are
+ * a log that begins later, or is still damaged; they are never a log that lacks its end.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -83,8 +83,8 @@ static int move_one(int from, int to, const char *name)
     return renameat(from, name, to, name) || fsync(to);
 }
 
-/* Names of a log's files are numbers of 16 digits: in order of name they are in order of age. What
- * was put aside before is of no use: the replica has learned anew since. */
+/* Names of a log's files are numbers of 16 digits: in order of name they are in order of age. Files
+ * that were moved aside earlier are useless: the replica has copied the shard since. */
 static int put_aside(const struct replica_of *r, const char *dir, struct err *e)
 {
     const struct role_ctx *ctx = r->rs->in->ctx;
@@ -121,8 +121,8 @@ void damaged_look(const struct replica_of *r)
         log_error("the log of a shard is damaged, and cannot be put aside",
                   KV_U64("shard", r->shard), KV_ERR(&e));
     else
-        log_error("the log of a shard is damaged: it is put aside, as damaged-log-<shard> in the "
-                  "data folder, and the shard is got anew from the others. Look at this node's "
-                  "disk and memory; the folder may go when all copies are there",
+        log_error("the log of a shard is damaged: it is moved to damaged-log-<shard> in the data "
+                  "folder, and the shard is fetched from the other members. Check this node's "
+                  "disk and memory; the folder may be deleted when all copies are complete",
                   KV_U64("shard", r->shard), KV_CSTR("node", r->rs->self));
 }

@@ -2,20 +2,20 @@
  *
  * replicas_disk: a node whose disk is full, fails or hangs lets other members lead.
  *
- * Nearly full: leaders are told, and a shard goes to a member that has room and nearly all of the
- * log. Where no member has room, one leads nevertheless, and refuses writes by the disk reserve, as
- * a shard without copies does (rpc_write.c).
+ * Nearly full: leaders learn it, and the lead of a shard is handed over to a member that has room
+ * and nearly all of the log. Where no member has room, one leads nevertheless, and refuses writes
+ * by the disk reserve, as a shard without copies does (rpc_write.c).
  *
  * Hanging (disk_watch.h): entries commit without us as long as a majority has them, but none is
  * applied here before our own fsync, so writes are not acked and reads not answered. Nothing fails,
  * and no lease ends. So all shards led here go to members that are up to date. A member is up to
- * date if it answered within a second, lacks little, and acks what it lacks: one whose disk hangs,
- * too, answers heartbeats. Those must be a majority without us: a lead that nobody can take up is
- * worth less than ours, by which reads of what was applied before are still answered. Where the
- * term is not established former members count as well, so such a term is not given away.
+ * date if it answered within a second, lacks few entries, and acks these: a member whose disk
+ * hangs, too, still answers heartbeats. These members must be a majority without this node. If no
+ * member can take up the lead, it stays here, and reads of applied rows are still answered. Where
+ * the term is not established former members count as well, so such a term is not given away.
  *
- * The new leader asks for our promise, which the loop gives up for lost at once, though its record
- * is never synced: we step down, and writes that wait end with ERR_UNAVAILABLE.
+ * The new leader asks for a promise. The loop steps down at once, though the record of the promise
+ * is never synced, and writes that wait end with ERR_UNAVAILABLE.
  */
 #include "common/obs/log.h"
 #include "ingester/replicas/replicas_impl.h"

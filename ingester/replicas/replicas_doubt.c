@@ -4,10 +4,10 @@
  * that is not known, leaders refuse what it is about (placed.h): from its time on all pushes of a
  * service, if etcd stays away for so long.
  *
- * Only the controller that announced it can make it valid. So it is asked, node to node, for its
- * word that it will not; with that it is here as if it had never been announced, and when etcd is
- * back it is announced anew. Where that controller is gone as well, or tried to make it valid and
- * does not know what became of that, the doubt stays, and they refuse until etcd is back.
+ * Only the controller that announced a step can make it valid. So nodes ask it directly to abort
+ * the step. After its answer the step counts as never announced; when etcd is back the step is
+ * announced again. If that controller is down as well, or tried to make the step valid and does not
+ * know the result, the step stays announced, and writes are refused until etcd is back.
  *
  *   request: u64le, the version of the map that announced it; then who did (map.h, by)
  *   reply:   nothing
@@ -44,7 +44,7 @@ static int ask(struct replicas *rs, const struct map_next *next, struct err *e)
     struct buf out;
 
     if (blank <= 0 || blank > NODE_NAME_MAX)
-        return err_set(e, ERR_INPUT, "nobody is named");
+        return err_set(e, ERR_INPUT, "no controller is named");
     memcpy(name, next->by.ptr, (size_t)blank);
     if (strcmp(name, rs->self) == 0)
         return controller_give_up(rs->controller, next->by, next->version, e);
@@ -93,7 +93,7 @@ static void on_give_up(void *cookie, struct rpc_call *call, struct str payload)
 
     buf_init(&none, 0);
     if (!rd_u64le(&r, &version))
-        code = err_set(&e, ERR_INPUT, "a change of places to be given up: cut off");
+        code = err_set(&e, ERR_INPUT, "the request to abort a change of places is cut off");
     else if (!in->replicas || !in->replicas->controller)
         code = err_set(&e, ERR_CONFLICT, "this node is no controller");
     else

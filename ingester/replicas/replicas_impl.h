@@ -13,6 +13,7 @@
 #include "common/repl/repl_node.h"
 #include "common/store/delete/reclaim.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/shard/shards.h"
 
 enum replica_at {
     AT_NOTHING,   /* no database is open */
@@ -37,7 +38,7 @@ struct replica_of { /* one shard */
     struct repl_node *node; /* FOLLOWING to STOPPING */
     uint64_t epoch;         /* of STARTING, SERVING */
     uint64_t served_ms;     /* monotonic: SERVING since */
-    /* The log here has not begun: does anybody count on an earlier one? replicas_cluster.c */
+    /* The log here has not begun: it is asked whether an earlier one counts; replicas_cluster.c */
     bool asking, noted; /* noted: that there is a log here */
     bool spoke;         /* there was one, in this process */
     uint64_t ask_ms;    /* asked again then */
@@ -63,7 +64,7 @@ struct replica_of { /* one shard */
     uint64_t left_term;       /* replicas_left.c: of the record that does not name us */
     bool left_kept;
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
-    size_t shares; /* of memory, as they were when it began */
+    size_t shares; /* of memory, read when it began */
     struct kv *kv;
     struct store *store;
     struct err err;
@@ -89,11 +90,11 @@ struct replicas {
     struct lead *lead;
     struct controller *controller;
     struct weigh *weigh;
-    uint64_t report_ms; /* when progress is told next */
+    uint64_t report_ms; /* when progress is reported next */
     bool handing_over, stopping, step_posted, freed;
     bool too_many;  /* said once */
     bool left;      /* drained, as the map says; said */
-    bool swept;     /* what was left of shards that are others' now is gone */
+    bool swept;     /* data of shards that moved away was looked for */
     bool caught_up; /* since the start, once; or it took too long */
     uint64_t catch_up_until_ms;
     bool full;                      /* the disk reserve is nearly reached */
@@ -126,11 +127,11 @@ void replicas_look_behind(struct replicas *rs);
 void damaged_look(const struct replica_of *r);
 
 /* ---- replicas_corrupt.c: a database that lacks rows or cannot be read ---- */
-#define CORRUPT_KEPT "differing-shard" /* one that differed from others, as files */
-/* Has another node the shard, as far as is known here? On the loop, before corrupt_open. */
+#define CORRUPT_KEPT "differing-shard" /* files of a database that differed from other copies */
+/* True if another node has the shard, as far as is known here. On the loop, before corrupt_open. */
 bool corrupt_others_have(const struct replica_of *r);
-/* Opens the database in dir into r->kv; r->err says why not. One that is damaged is renamed where
- * others have the shard, and an empty one is opened. In the job. */
+/* Opens the database in dir into r->kv; r->err says why not. If it is damaged and other nodes have
+ * the shard, it is renamed, and an empty one is opened. In the job. */
 NODISCARD int corrupt_open(struct replica_of *r, const char *dir);
 void corrupt_opened(struct replica_of *r); /* logs that; on the loop */
 void corrupt_look(struct replica_of *r);   /* has it been fetched? */
@@ -146,12 +147,12 @@ NODISCARD int copy_put_in_place(const struct replica_of *r, const char *db, stru
 void copy_remove_folder(const struct replica_of *r);
 void copies_look(struct replicas *rs); /* tells how far one is, and why one does not come in */
 void copy_json(const struct replica_of *r, struct json *j);
-/* What is told of a copy that comes in, and of a log that catches up. */
+/* Reports the progress of a copy that comes in, and of a log that catches up. */
 void copy_report(const struct replica_of *r, struct progress_shard *ret);
 
 /* ---- replicas_disk.c: a disk that is full, fails or hangs ---- */
 void replicas_look_at_disk(struct replicas *rs);
-/* To the member that lives and has most of the log. False: there is none. */
+/* Hands the lead over to the live member with most of the log. False: no other member lives. */
 bool cluster_give_away(struct replica_of *r);
 
 /* ---- replicas_reclaim.c: what deletes left in files ---- */
@@ -183,7 +184,7 @@ bool replica_peer_is_mute(const struct replica_peer *p);
 void cluster_join(struct replicas *rs);
 void cluster_free(struct replicas *rs);
 void cluster_tick(struct replicas *rs);
-void cluster_leave(struct replicas *rs); /* everybody knows at once */
+void cluster_leave(struct replicas *rs); /* all nodes learn it at once */
 /* Without a coordination service these do nothing. */
 void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term);
 void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
@@ -191,9 +192,9 @@ void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
 void cluster_alone(struct replica_of *r);
 /* It was not opened to be served, again and again: others, whose databases are their own, lead. */
 void cluster_unfit(struct replica_of *r);
-/* For one that is silent, in every step: asks, and has it speak when that is safe. */
+/* For a silent replica, in every step: asks, and ends its silence when that is safe. */
 void cluster_admit(struct replica_of *r);
-/* For one whose log has begun: it may be older than these notes, or adopted. */
+/* For a replica whose log has begun: it may be older than these notes, or adopted. */
 void cluster_note(struct replica_of *r);
 void cluster_forget(struct replica_of *r); /* its node is being closed */
 /* replicas_doubt.c: asks whether what is announced may be taken for never announced. */

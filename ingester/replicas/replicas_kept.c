@@ -4,12 +4,13 @@
  * lost its data (common/cluster/rebuild/kept_join.h). A record may be gone everywhere, as when all
  * processes ended before they had it in a file; that its leader asked for promises is in the logs.
  *
- * While the service holds less than is known here, replicas follow no leader of a later term than
- * that of the record known: somebody who knows nothing better may have been named there, whose
- * majority is one of members of long ago. And they tell others what they know.
+ * While the service knows less than this node, replicas follow no leader of a later term than that
+ * of the known record: the service may have named a leader by stale members. And replicas report to
+ * other nodes what they know.
  *
- * And which logs never began: a note that one has would have it taken for lost. That no log of this
- * node and shard was lost before is certain only to a process that saw the cluster being made.
+ * It also lists logs that never began: a note of such a log would make it count as lost. That no
+ * log of this node and shard was lost before is certain only to a process that saw the cluster
+ * being made.
  */
 #include "common/cluster/rebuild/kept.h"
 #include "ingester/replicas/replicas_impl.h"

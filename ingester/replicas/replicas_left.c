@@ -7,9 +7,9 @@
  * the term in which the record leaves this node out, or later. A node that was away while it was
  * taken out cannot have. A log that promised nothing at all was adopted
  * (common/cluster/rebuild/adopt.h) and never served: the only copy, under another node's name.
- * Whatever is not known to be superfluous stays, and is told, for it may be the last copy of
- * something: the log of another cluster, or of this one before its etcd was lost and an empty one
- * put in its place; a database without a log, which an operator restored here.
+ * Data that is not known to be superfluous stays, and is reported, for it may be the last copy: the
+ * log of another cluster, or of this one before its etcd was lost and an empty one put in its
+ * place; a database without a log, which an operator restored here.
  *
  * The records are those that the coordination service itself has told: those in the file of the
  * last time may be older than what this node has.
@@ -73,7 +73,8 @@ static void on_left(void *cookie)
                  "its etcd was lost, see deploy/docs/TROUBLE.md; else remove it",
                  KV_U64("shard", r->shard));
     else
-        log_info("what was left of a shard that others have is removed", KV_U64("shard", r->shard));
+        log_info("the data of a shard that moved to other nodes is removed",
+                 KV_U64("shard", r->shard));
     r->at = AT_NOTHING;
     replica_step(r);
 }

@@ -3,22 +3,23 @@
  * replicas_reclaim: the bytes of purged deletes leave the files of every copy.
  *
  * What a purge deleted is the same rows on all copies, and so are the rows that say which ranges
- * of keys it touched (common/store/delete/reclaim.h). Each copy, whoever leads, looks for such
+ * of keys it touched (common/store/delete/reclaim.h). Each copy, leader or follower, looks for such
  * rows in its own database, compacts the ranges one by one on a pool thread, and says as of which
  * entry of the log it has nothing left (`reclaimed`, in its answers to the leader).
  *
  *   all copies     look ─> compact, some ranges a second ─> nothing left as of entry i ─> said
- *   who leads      the ranges there were as of its own i: a round
+ *   leader         the ranges there were as of its own i: a round
  *                    all that answer have said i   ─> deletes without other ranges are done
  *                    all there are have said it    ─> rows of these ranges go
  *
  * So a copy that is down holds nothing up, and the rows wait for it: it does its part when it is
  * back, or they go when it is no member any more. One of an older version says nothing: while it
- * answers, deletes stay `purged`, which is true. One that is copied anew gets the rows with the
- * files. What is remembered of compacted ranges dies with the process: they are compacted again.
- * Last, the copy's log lets go of its entries, which all members must have for that.
+ * answers, deletes stay `purged`, which is true. A copy that is fetched again gets the rows with
+ * the files. Compacted ranges are remembered in memory only: after a restart they are compacted
+ * again. Last, the copy's log lets go of its entries, which all members must have for that.
  *
- * A range is not compacted while somebody reads an older state: bytes that he needs would stay.
+ * A range is not compacted while a reader has an older snapshot: RocksDB would keep the bytes that
+ * the snapshot needs.
  */
 #include "common/base/mem.h"
 #include "common/obs/log.h"
@@ -63,7 +64,7 @@ static int look(struct reclaim_one *o, struct err *e)
     return rc;
 }
 
-/* Many have nothing in them; one that has takes its time. */
+/* Compacts one range. Most are empty; a range with rows takes long. */
 static int compact(struct reclaim_one *o, const struct clock *clock, struct err *e)
 {
     uint64_t until_ms = clock_mono_ms(clock) + RANGES_MS;
@@ -249,7 +250,7 @@ static void job_end(void *cookie)
     xfree(j);
 }
 
-/* Does nobody read a state of before the purges? */
+/* True if no reader has a snapshot that is older than the purges. */
 static bool settled(const struct replica_of *r)
 {
     struct shard *s = served(r);

@@ -3,9 +3,10 @@
  * busy: a table of as many services as fit, each with the bytes of this period and a rate that
  * follows them slowly, so that a burst spreads nothing.
  *
- * A service has its place by hash among PROBE neighbours. A new one that finds them taken replaces
- * the slowest, and begins with nothing: a busy service comes again at once and grows, idle ones go.
- * The rate is told in two digits, so that what is told does not change with every breath.
+ * A service has its place by hash among PROBE neighbours. A new service that finds them taken
+ * replaces the slowest and begins at zero. A busy service sends again at once and grows; idle ones
+ * are replaced. Rates are reported with two digits, so that the report does not change with every
+ * fluctuation.
  */
 #include "ingester/shard/busy.h"
 

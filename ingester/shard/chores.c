@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chores: one step of one chore a turn, in order, so that a busy one keeps none of the others
- * waiting. One that fails is tried again after a second; what it does must therefore be safe to
- * repeat. A quiet one is asked again after what its wait_ms said, at most a second.
+ * chores: one step of one chore a turn, in order, so that a busy chore does not delay the others. A
+ * chore that fails is tried again after a second, so its steps must be safe to repeat. An idle
+ * chore is asked again after the time that its wait_ms returned, at most a second.
  */
 #include "ingester/shard/chores.h"
 
@@ -16,7 +16,7 @@
 #include "common/store/retain/retain.h"
 
 #define RETRY_MS    1000
-#define WAIT_MAX_MS 1000 /* a seal may make work that nobody could foresee */
+#define WAIT_MAX_MS 1000 /* a seal may make work before wait_ms ends */
 
 /* Rows of children added up, or of floors and purges looked at, in a step. */
 #define BUILD_ROWS  4096
@@ -103,7 +103,7 @@ static void step(struct chores *c, size_t i, struct far_turn *far, const struct 
             log_warn("background work waits for the cold tier", KV_CSTR("chore", chore->name),
                      KV_U64("shard", c->shard), KV_ERR(&e));
     } else if (code) {
-        if (code == ERR_UNAVAILABLE) { /* handed over: whoever leads now does it */
+        if (code == ERR_UNAVAILABLE) { /* handed over: the new leader does it */
             log_debug("background work ended with the lead", KV_CSTR("chore", chore->name),
                       KV_U64("shard", c->shard));
         } else {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * far_turn: the share of a thread's time that goes to waiting is bounded whatever the object store
- * does: a wait of t that did not get through is followed by 10 t without one, a slow one that did
- * by 3 t. The time allowed doubles with each failure up to ALLOWED_MOST_MS, since a request that is
- * cut off brings nothing: a store that needs two seconds for each piece is waited for in the end.
- * No t counts for more than was allowed: far reads end by then, and what else the work waited for
- * (a quorum that is away for minutes) says nothing of the object store.
+ * far_turn: bounds the share of time that a thread waits, whatever the object store does: after a
+ * wait of t that failed the thread does not wait for 10 t, and after a slow wait that succeeded not
+ * for 3 t. The time allowed doubles with each failure up to ALLOWED_MOST_MS, since a request that
+ * is cut off brings nothing: a store that needs two seconds for each piece is waited for in the
+ * end. No t counts for more than was allowed: far reads end by then, and what else the work waited
+ * for (a quorum that is away for minutes) says nothing of the object store.
  */
 #include "ingester/shard/far_turn.h"
 

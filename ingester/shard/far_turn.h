@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * far_turn.h: how long a shard's thread may wait for the cold tier. Late data of a bucket that left
- * need rows that are far away when they are sealed or built; while the thread waits for those, no
- * write of the shard is staged. So it waits for a moment, and then not again for several times as
- * long; what it fetched meanwhile is in the cache for the next try.
+ * need remote rows when they are sealed or built; while the thread waits for these, no write of the
+ * shard is staged. So it waits for a short time, and then not again for several times as long. The
+ * rows that it fetched meanwhile are in the cache for the next try.
  *
  * Thread: the shard's.
  */
@@ -14,7 +14,7 @@
 #include "common/sys/clock.h"
 
 struct far_turn {
-    const struct clock *clock; /* NULL: nobody's reads are bounded */
+    const struct clock *clock; /* NULL: reads are not bounded */
     struct kv_reach reach;
     struct kv_reach *before;
     uint64_t allowed_ms; /* of the next wait */
@@ -27,9 +27,9 @@ void far_turn_begin(struct far_turn *f);
 /* `code`: what the work between ended with. True: it ended so since far rows did not come in time;
  * it is no fault, and not worth another try before far_turn_wait. */
 bool far_turn_end(struct far_turn *f, int code);
-/* The same for work that does not say how it ended: whoever asked for it hears. */
+/* Ends a turn of work that returns no code: its caller gets the result in another way. */
 void far_turn_over(struct far_turn *f);
-/* Did that end begin a pause, so that somebody should be told? */
+/* True if that end began a pause, which should be logged. */
 bool far_turn_told(const struct far_turn *f);
 /* Milliseconds until this thread may wait again. */
 uint64_t far_turn_wait(const struct far_turn *f, uint64_t now_ms);

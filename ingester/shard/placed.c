@@ -3,26 +3,27 @@
  * placed: the newest map, for threads that decode writes. Where it has no steps, as is mostly so, a
  * check is one load of a flag.
  *
- * And the latest time of what was let through, by shard, which confirms announcements. A write
- * first makes its time known, then looks at the map; whoever confirms first sees to it that the map
- * is seen, then looks at the times. So of a write and a confirmation that meet, one sees the other:
- * the write is refused, or its time is told. (All of these are sequentially consistent; most
- * writes only load, their time is no news.)
+ * It also keeps the latest time of admitted writes, by shard, which confirms announcements. A write
+ * first publishes its time, then reads the map. A confirmation first publishes the map, then reads
+ * the times. So of a write and a confirmation that run at once, at least one sees the other: the
+ * write is refused, or its time is part of the confirmation. (All of these are sequentially
+ * consistent; most writes only load, since their time is not the latest.)
  *
- * What is announced and given up (replicas_doubt.c) is left out of the map that checks go by. First
- * its time is told as the latest of all shards: whoever confirms it, by a word that was on its way,
- * would confirm something else.
+ * An announced step that was aborted (replicas_doubt.c) is left out of the map that checks use.
+ * Before that, its time becomes the latest time of all shards: a confirmation of the aborted step
+ * that is still on its way then confirms a later time, and so another step.
  *
- * And reads: a querier that is cut off goes on by its old map, and does not know of the places that
- * a service got since; its answers would lack what is there, and nobody would notice. It still asks
- * the old places, and of each of those the leader has confirmed the announcement before anybody may
- * write elsewhere, or came to lead later. So they refuse what is asked by a map from before.
+ * Reads are checked, too. A querier that is cut off uses its old map, and does not know the shards
+ * that a service got since; its answers would lack their rows, and no error would say so. It still
+ * asks the old shards. The leader of each has confirmed the announcement before any write may use a
+ * new shard, or began to lead later. So it refuses queries by an older map.
  *
- * And backups, which say by which map their rows were placed. What this process let through is
- * counted here. What was let through before, by another leader or before a restart, was so before
- * this term was established, and that was heard of here with all that the service had by then: one
- * watch, in order (view_coord.c). A record is kept in the view's file with the map, but what a
- * process heard after that and lost is not, so the service must have been heard since the start.
+ * Backups say by which map their rows were placed. Maps of writes that this process admitted are
+ * counted here. Writes that another leader admitted, or this one before a restart, are older than
+ * the moment at which this term was established. This process received that record, and all maps
+ * that the coordination service had by then, from one watch, in order (view_coord.c). The view's
+ * file keeps a record with the map, but not what was received later, so the service must have
+ * answered since the start.
  */
 #include "ingester/shard/placed.h"
 
@@ -48,7 +49,7 @@ struct placed {
     uint64_t since_ms;       /* monotonic: `since` is known so long; loop */
     _Atomic uint64_t since;  /* map_places_since of the view's map */
     _Atomic uint64_t floor;  /* the same: reads by an earlier map are refused */
-    uint64_t gave_up;        /* the version that announced it; 0: nothing was given up. Loop */
+    uint64_t gave_up;        /* the version that announced the aborted step; 0: none. Loop */
     _Atomic int64_t gone_ms; /* its time; 0: none */
     _Atomic int64_t newest_ms[CLUSTER_SHARDS_MAX];
     _Atomic uint64_t highest[CLUSTER_SHARDS_MAX]; /* version of a map that a write was placed by */
@@ -102,7 +103,7 @@ static void on_view(void *cookie)
     mutex_lock(&p->lock);
     before = p->now;
     p->now = m ? map_ref(m) : NULL;
-    look_at_terms(p); /* whoever sees them sees this map */
+    look_at_terms(p); /* a thread that sees the terms sees this map */
     mutex_unlock(&p->lock);
     map_unref(before);
     m = without_given_up(p, m);
@@ -128,7 +129,7 @@ void placed_give_up(struct placed *p, uint64_t version)
                      MAX(atomic_load(&p->gone_ms), map_whose_steps(m, &w)->next.from_ms));
         p->gave_up = version;
         log_warn("etcd is away, and a change of places was announced that is not valid yet: its "
-                 "controller gave it up, so writes go on in the old places",
+                 "controller aborted it, so writes continue in the old places",
                  KV_U64("map", version));
         on_view(p);
     }
@@ -140,8 +141,8 @@ uint64_t placed_gave_up(const struct placed *p)
     return p->gave_up;
 }
 
-/* Queriers hear of a map about when we do: who asked by the one before a moment ago is no reason
- * for an error. So reads are refused some time later, and nothing is confirmed before. */
+/* Queriers receive a map at about the same time as this process, so a query by the previous map is
+ * not an error yet. Reads by it are refused GRACE_MS later, and the map is confirmed only then. */
 uint64_t placed_version(struct placed *p)
 {
     uint64_t since = atomic_load(&p->since);
@@ -199,7 +200,7 @@ struct placed *placed_new(struct view *v, const struct clock *clock, uint32_t mu
     mutex_init(&p->lock);
     view_watch(v, on_view, p);
     on_view(p);
-    settle(p); /* what the file of before says may have been confirmed */
+    settle(p); /* the map of the file may have been confirmed before the restart */
     return p;
 }
 
@@ -229,12 +230,14 @@ static int refuse(const struct map *m, uint64_t map_version, struct err *e)
 {
     if (map_version == m->version)
         return err_set(e, ERR_UNAVAILABLE,
-                       "map %" PRIu64 " of the cluster announces another place for it, and whether "
-                       "that is valid yet has not been heard here",
+                       "map %" PRIu64
+                       " of the cluster announces another shard for this service, and "
+                       "this ingester does not know yet whether that is valid; try again",
                        m->version);
     return err_set(e, ERR_UNAVAILABLE,
-                   "it was placed by map %" PRIu64 " of the cluster, and map %" PRIu64
-                   " has another place for it: the distributor has not heard of that yet",
+                   "the distributor used cluster map %" PRIu64 ", and map %" PRIu64
+                   " moved this service to another shard; the distributor will try again with "
+                   "the newer map",
                    map_version, m->version);
 }
 
@@ -275,7 +278,7 @@ int placed_read(const struct placed *p, uint64_t map_version, struct err *e)
     if (!map_version || map_version >= since || (p->mutants & PLACED_ANSWERS_ALL))
         return 0;
     return err_set(e, ERR_CONFLICT,
-                   "it was asked by map %" PRIu64 " of the cluster, and map %" PRIu64
-                   " may have more places to ask: the querier has not heard of that yet",
+                   "the querier used cluster map %" PRIu64 ", and map %" PRIu64
+                   " may name more shards to ask; the querier will try again with the newer map",
                    map_version, since);
 }

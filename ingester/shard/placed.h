@@ -19,7 +19,7 @@ enum placed_mutant {
 
 /* Both outlive it. Loop. */
 struct placed *placed_new(struct view *v, const struct clock *clock, uint32_t mutants);
-void placed_free(struct placed *p); /* loop; nobody checks any more. NULL is fine */
+void placed_free(struct placed *p); /* loop; no check runs any more. NULL is fine */
 /* ---- what a confirmation says (common/cluster/README.md) ---- */
 /* The version of a map that checks go by, of writes and of reads. Loop. */
 uint64_t placed_version(struct placed *p);
@@ -34,22 +34,23 @@ uint64_t placed_gave_up(const struct placed *p); /* the last one; 0: none */
 void placed_begins(struct placed *p, uint32_t shard, int64_t newest_ms);
 /* It has something of that time. Any thread. */
 void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms);
-/* No write for the shard that was let through, by a map that is not later than placed_version, has
- * a later time, nor will one that is let through from now on and is about a step or an announcement
- * of that map. At least 1. Any thread, behind placed_version. */
+/* Returns the latest time of all writes for the shard that were admitted by a map up to
+ * placed_version. No write that is admitted from now on and concerns a step or an announcement of
+ * that map has a later time. At least 1. Any thread, behind placed_version. */
 int64_t placed_newest_ms(const struct placed *p, uint32_t shard);
 /* The newest map known, to be unreffed; NULL: none yet. *ret_all: whatever the shard, which is
  * served here, had committed before this call was placed by this map or an earlier one. Any
  * thread. */
 const struct map *placed_map(struct placed *p, uint32_t shard, bool *ret_all);
 
-/* ERR_UNAVAILABLE: whoever placed it knew only the map of that version, and a later one says
- * otherwise for the time of the write, or may. Any thread. */
+/* Checks a write that was placed by the map of this version. ERR_UNAVAILABLE: a later map has, or
+ * may have, another shard for the time of the write; the distributor sends it again with a newer
+ * map. Any thread. */
 NODISCARD int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
                            uint64_t map_version, struct err *e);
-/* ERR_CONFLICT: whoever asks goes by the map of that version, and there may be places of what it
- * asks for that it does not know; by a later map it may ask again. 0: it asks everybody. Any
- * thread. */
+/* Checks a query that was planned by the map of this version (0: it asks all shards). ERR_CONFLICT:
+ * its service may have shards that this map does not name; the querier asks again with a later map.
+ * Any thread. */
 NODISCARD int placed_read(const struct placed *p, uint64_t map_version, struct err *e);
 
 #endif

@@ -101,7 +101,7 @@ static void group_commit(struct shard *s, struct group *g)
 
     atomic_store_explicit(&s->commit_at, began, memory_order_relaxed);
     if (store_commit(s->o.store, g->batch, &e)) {
-        if (e.code == ERR_UNAVAILABLE) { /* another replica leads: the callers ask that one */
+        if (e.code == ERR_UNAVAILABLE) { /* another replica leads: the callers ask it */
             log_info("writes came while the shard was handed over; none of them was acked",
                      KV_U64("shard", s->o.number), KV_U64("writes", g->writes_len));
         } else {
@@ -394,7 +394,7 @@ static void reopen_step(struct shard *s, uint64_t now_ms)
     else if (store_reopen(s->o.store, r->open, r->cookie, &r->err) == 0)
         err_clear(&r->err); /* what was tried on the way may have left its mark */
     store_tenants_max(s->o.store, s->o.tenants_max);
-    publish(s, now_ms); /* first: whoever is told finds the new state */
+    publish(s, now_ms); /* first: on_reopened must find the new state */
     loop_post(s->o.loop, on_reopened, s);
 }
 
@@ -425,10 +425,10 @@ static void seal_step(struct shard *s, uint64_t now_ms)
         if (!fresh)               /* else it wants far rows, too: not at once again */
             s->seal_after_ms = 0; /* what is fresh, now */
         if (far_turn_told(&s->far))
-            log_warn("late rows wait for the cold tier to be sealed; they are read as they are",
+            log_warn("late rows wait for the cold tier to be sealed; they are read unsealed",
                      KV_U64("shard", s->o.number), KV_ERR(&e));
     } else if (code) {
-        if (code != ERR_UNAVAILABLE) { /* else handed over: whoever leads now seals */
+        if (code != ERR_UNAVAILABLE) { /* else handed over: the new leader seals */
             metric_add(s->m.seal_errors, 1);
             log_error("sealing failed; the rows stay raw and are read from there",
                       KV_U64("shard", s->o.number), KV_ERR(&e));

@@ -93,7 +93,7 @@ uint64_t shard_commit_ms(const struct shard *s);
 void shard_stop(struct shard *s);
 /* Simulated: it has taken its last step. With threads shard_end waits for that. */
 bool shard_stopped(const struct shard *s);
-/* Waits for its threads and closes the store. Any thread, nobody else has the shard. */
+/* Waits for its threads and closes the store. Any thread; no other thread has the shard. */
 void shard_end(struct shard *s);
 /* Loop, behind whatever its threads have posted, which still points there. NULL is fine. */
 void shard_free(struct shard *s);

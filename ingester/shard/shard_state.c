@@ -21,7 +21,7 @@ static void log_clock(uint32_t number, const struct store_clock *was, const stru
                  "to the clock",
                  KV_U64("shard", number), KV_I64("behind_s", -now->jump_ms / 1000));
     if (!now->paused && was->paused)
-        log_info("sealing goes on", KV_U64("shard", number));
+        log_info("sealing continues", KV_U64("shard", number));
     if (!now->held && was->held)
         log_info("the wall clock is followed again", KV_U64("shard", number));
 }

@@ -3,15 +3,15 @@
  * shards: a pointer and a count per place, without a lock, since every write passes here.
  *
  *   get:    holds + 1; then look at the pointer; NULL: holds - 1, it is not here
- *   close:  pointer = NULL; wait until holds is 0; then nobody has it and nobody can get it
+ *   close:  pointer = NULL; wait until holds is 0; then no thread has it and none can get it
  *
- * Both sides write one and then read the other, sequentially consistent: whoever still saw the
- * pointer had counted itself before, and close sees that. A get that comes late may count itself
- * for a moment without having anything; close waits for it, too. The wait is a timer: closing is
- * rare, and nobody who puts a shard back should have to know of it.
+ * Both sides write one and then read the other, sequentially consistent: a get that still saw the
+ * pointer had counted itself before, and close sees that. A late get may count itself for a moment
+ * without getting a shard; close waits for it, too. The wait is a timer: closing is rare, and
+ * shards_put should not have to know of it.
  *
- * A place whose copy left the node becomes another shard's. Who looked for the first one then and
- * comes late finds the other: so a get looks at the number of what it got.
+ * A place whose copy left the node becomes another shard's. A late get for the first shard then
+ * finds the second, so it compares the number of the shard that it got.
  *
  * Ending the threads of a shard and closing its database takes as long as its last step and a
  * flush, so another thread does both (aside.h).
@@ -95,8 +95,7 @@ struct shard *shards_get(struct shards *t, uint32_t number, struct err *e)
         p->holds--;
     if (t->o.moves)
         (void)err_set(e, ERR_UNAVAILABLE,
-                      "this ingester does not lead shard %" PRIu32 "; ask the one that does",
-                      number);
+                      "this ingester does not lead shard %" PRIu32 "; ask its leader", number);
     else
         (void)err_set(e, ERR_INPUT,
                       "shard %" PRIu32 " is not on this ingester; cluster.ingesters and "

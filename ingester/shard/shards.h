@@ -9,7 +9,7 @@
 #include "ingester/shard/shard.h"
 
 #define SHARDS_MAX 128        /* places of one process: a RocksDB each */
-#define SHARDS_NO  UINT32_MAX /* the number of a place that is nobody's */
+#define SHARDS_NO  UINT32_MAX /* the number of a place without a shard */
 
 struct shards;
 
@@ -44,8 +44,8 @@ size_t shards_place(struct shards *t, uint32_t number);
 void shards_leave(struct shards *t, uint32_t number);
 /* Serves it from now on; its place is free. */
 void shards_open(struct shards *t, struct shard *s);
-/* Not found any more; when nobody holds it, its threads end and its database is closed; then done
- * is called. What was on its way through it ends as it ends. */
+/* shards_get does not find it any more. When no thread holds it, its threads end and its database
+ * is closed; then done is called. Work that is under way in the shard ends normally. */
 void shards_close(struct shards *t, uint32_t number, void (*done)(void *cookie), void *cookie);
 
 #endif

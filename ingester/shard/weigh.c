@@ -2,9 +2,10 @@
  *
  * weigh: a line per copy: where its log was, a rate that follows it slowly, what it stores.
  *
- * The rate is that of the log, not of requests: it is the same for all copies, so whoever leads a
- * shard next has said already what that will be. Slow as busy.c, and told in two digits, so that
- * nobody turns leaders around for a burst or for a breath.
+ * The rate is that of the log, not of requests. It is the same for all copies, so the next leader
+ * of a shard has already reported the load that it will have. The average is as slow as in busy.c,
+ * and is reported with two digits, so that the controller moves no leader for a burst or a
+ * fluctuation.
  */
 #include "ingester/shard/weigh.h"
 
@@ -68,7 +69,7 @@ void weigh_take(struct weigh *w, uint64_t appended, uint64_t ms, struct progress
     if (!l)
         return;
     ms = MIN(MAX(ms, UINT64_C(1)), (uint64_t)SLOW_MS);
-    /* Less than before: the log was opened anew. */
+    /* Fewer bytes than before: the log was reopened. */
     now = l->begun && appended >= l->was ? (appended - l->was) * 1000 / ms : 0;
     l->rate = (l->rate * (SLOW_MS - ms) + now * ms) / SLOW_MS;
     l->was = appended;

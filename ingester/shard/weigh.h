@@ -19,7 +19,7 @@ void weigh_take(struct weigh *w, uint64_t appended, uint64_t ms, struct progress
  * is; then weigh_stored. */
 bool weigh_turn(struct weigh *w, uint32_t shard);
 void weigh_stored(struct weigh *w, uint32_t shard, uint64_t bytes);
-/* A period is over: who was not weighed in it is forgotten. */
+/* Ends a period: copies that were not weighed in it are forgotten. */
 void weigh_end(struct weigh *w);
 
 #endif

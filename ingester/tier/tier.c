@@ -6,9 +6,10 @@
  *   thread: still unchanged? ─> the batch                     (a shard is held for one unit only)
  *                               ─ backup due ─> backup_write ─> sweep
  *
- * The thread talks to the object store and waits for it; nobody waits for the thread, but a shard
- * that leaves this ingester: it is held while a unit is moved, and let go between two of them. A
- * replica that stopped leading in the meantime cannot write the batch, so it moves nothing.
+ * The thread talks to the object store and waits for it. Only a shard that leaves this ingester
+ * waits for the thread: the thread holds it while a unit is moved, and releases it between two
+ * units. A replica that stopped leading in the meantime cannot write the batch, so it moves
+ * nothing.
  *
  * Before it writes or deletes objects of a shard, it takes a generation (common/cold/generation.h):
  * once as long as no other does, again after a deletion that may still happen. And it looks whether
@@ -34,6 +35,7 @@
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/shards.h"
 #include "ingester/tier/tier_health.h"
 #include "ingester/tier/tier_land.h"
 #include "ingester/tier/tier_metrics.h"
@@ -42,7 +44,7 @@
 #define UNITS_ROUND 256 /* of one shard */
 #define FAILING_MS  30000
 
-struct tier_shard { /* what is known of a shard from round to round; by place */
+struct tier_shard { /* state of a shard that lasts longer than a round; by place */
     uint32_t number;
     bool known, served;
     bool held;         /* looked at in this round: the objects are ours */
@@ -201,7 +203,7 @@ uint32_t tier_before(const struct store_clock *c, int64_t wall_ms, uint64_t afte
     return (uint32_t)((ms - SLOT_EPOCH_MS) / SLOT_MS);
 }
 
-/* The next unit of a shard; false: there is none, it failed, or the shard is not here. */
+/* Moves the next unit of a shard. False: no unit is left, it failed, or the shard is not here. */
 static bool move_next(struct tier *t, struct tier_shard *at, struct cold_unit *unit)
 {
     struct err e = { 0 };
@@ -211,7 +213,7 @@ static bool move_next(struct tier *t, struct tier_shard *at, struct cold_unit *u
 
     if (!s)
         return false;
-    struct store_view *v = store_view_get(shard_store(s)); /* it is not opened anew meanwhile */
+    struct store_view *v = store_view_get(shard_store(s)); /* it is not reopened while held */
     struct kv *kv = store_view_kv(v);
     store_clock(shard_store(s), &clock);
     uint32_t before = tier_before(&clock, clock_wall_ms(t->in->ctx->env->clock), t->conf->after_ms);
@@ -344,15 +346,15 @@ static int write_places(void *cookie, struct buf *text, bool *ret_sure, struct e
     if (map_of(p->t, p->shard, &m, ret_sure, e))
         return e->code;
     if (!*ret_sure)
-        log_warn("a backup may name too few places of services: changes of the map may not have "
-                 "been heard of here; the next one will say",
+        log_warn("a backup may name too few places of services: this node may not know the latest "
+                 "map yet; the next backup will name them",
                  KV_U64("shard", p->shard));
     places_write(m, text);
     map_unref(m);
     return 0;
 }
 
-/* In a generation of ours; `newest` was read in it. */
+/* Writes the head in a generation that this process holds; `newest` was read in it. */
 static int write_head(struct tier *t, struct tier_shard *at, const struct backup_head *newest,
                       struct kv *kv, struct err *e)
 {
@@ -444,8 +446,8 @@ static void back_up_shard(struct tier *t, struct tier_shard *at)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* What is known of a shard; or room for it, of one that is not served here now: what was known of
- * that is learned again if it comes back. */
+/* Returns the state of a shard, or an entry for it that a shard had which is not served here now.
+ * The state of such a shard is read again if it comes back. */
 static struct tier_shard *known(struct tier *t, uint32_t number, const uint32_t *served, int n)
 {
     struct tier_shard *room = NULL;

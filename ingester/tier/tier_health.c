@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tier_health: the last error of the object store, for /ring, metrics and the log.
+ *
+ * The cold thread looks before each round and notes the result here; other threads read it under
+ * `lock`. A line is logged only when the state changes: an outage is one error and one repair,
+ * however many rounds fail. Invariant: until the first look `looked` is false, and no error is
+ * shown.
+ */
 #include "ingester/tier/tier_health.h"
 
 #include "common/obs/log.h"
@@ -54,7 +62,7 @@ int tier_health_look(struct tier_health *h, struct object_store *o, const struct
         return rc;
     if (rc)
         log_error("the object store of the cold tier cannot be used: old data stay here, backups "
-                  "wait, and questions that reach what is there end with an error",
+                  "wait, and queries that need rows from it end with an error",
                   KV_ERR(e));
     else if (before)
         log_info("the object store of the cold tier can be used again",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tier_health.h: does the object store do what it is asked? Looked at by the cold thread before
- * each round, with nothing to be moved as well: who names the wrong bucket hears of it at the start
- * and not when the first data are old enough. Told to the log when it changes, always in /ring.
+ * each round, also when no data is to be moved: so a wrong bucket is reported at the start and not
+ * when the first data are old enough. A change is logged; /ring always shows the state.
  */
 #ifndef INGESTER_TIER_TIER_HEALTH_H
 #define INGESTER_TIER_TIER_HEALTH_H

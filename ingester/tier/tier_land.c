@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tier_land: one task of a shard's thread, four kinds. The generation's row is read on that thread
- * right before the write: on a leader it is what was committed last, and on one that leads no more
+ * right before the write. On a leader this is the row that was committed last; on a former leader
  * the write fails.
  */
 #include "ingester/tier/tier_land.h"
+#include "ingester/shard/shards.h"
 
 #include "common/base/mem.h"
 #include "common/sys/fiber.h"

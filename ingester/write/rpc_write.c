@@ -20,6 +20,7 @@
 #include "ingester/replicas/recover.h"
 #include "ingester/shard/busy.h"
 #include "ingester/shard/placed.h"
+#include "ingester/shard/shards.h"
 #include "ingester/write/write_msg.h"
 #include "ingester/write/writers.h"
 
@@ -46,8 +47,8 @@ struct write {
     struct shard_write sw;
 };
 
-/* Another member may lead in a moment: the distributor tries again. Without copies nobody else can
- * take the write, and ERR_BUSY goes back to the client at once. */
+/* Returns ERR_UNAVAILABLE where another member may lead soon: the distributor tries again. Without
+ * copies no other node can take the write, and ERR_BUSY is sent to the client at once. */
 static int hangs_code(const struct ingester *in)
 {
     return in->moves ? ERR_UNAVAILABLE : ERR_BUSY;

@@ -65,7 +65,7 @@ static int damaged(struct str bytes, struct err *e)
 
 static int wrong(const struct pb_field *f, struct err *e)
 {
-    return err_set(e, ERR_INPUT, "field %" PRIu32 " has the wire type %u, or stands there twice",
+    return err_set(e, ERR_INPUT, "field %" PRIu32 " has the wrong wire type %u, or appears twice",
                    f->number, f->wire);
 }
 
@@ -416,7 +416,7 @@ static int take_request_field(const struct pb_field *f, struct arena *a, struct 
     }
 }
 
-/* Of the two forms of stacks the one that the method says. */
+/* Takes stacks in the form that the method uses. */
 static int take_either(const struct request_parts *p, bool told, struct arena *a,
                        struct write_msg *ret, struct err *e)
 {

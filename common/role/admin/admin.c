@@ -9,11 +9,11 @@
 #include "common/role/admin/admin.h"
 
 #include "common/net/http_lost.h"
+#include "common/net/svc/svc.h"
+#include "common/role/admin/ring_page.h"
 #include "common/role/cluster/heard.h"
 #include "common/role/core/memory.h"
-
-#include "common/role/admin/ring_page.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 #include "version.h"
 
 #define PAGE_BYTES_MAX (64 * MIB)
@@ -28,12 +28,12 @@ static void on_healthz(struct http_req *r)
     http_reply(r, 200, TEXT_PLAIN, &b);
 }
 
-bool admin_ready(const struct process *p, struct buf *out)
+bool admin_ready(const struct process_core *p, struct buf *out)
 {
     const char *role, *why;
     struct json j;
 
-    if (process_ready(p, &role, &why)) {
+    if (readiness_check(p, &role, &why)) {
         (void)buf_add_str(out, STR("ready\n"));
         for (size_t i = 0; i < p->parts_len; i++) {
             const struct process_part *part = &p->parts[i];
@@ -78,11 +78,11 @@ static void on_ready(struct http_req *r)
 
 static void on_metrics(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct buf b;
 
     buf_init(&b, PAGE_BYTES_MAX);
-    metrics_render(p->metrics, &b);
+    metrics_render(p->ctx.metrics, &b);
     http_reply(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
 }
 
@@ -119,12 +119,12 @@ void admin_mask(struct str yaml, struct buf *out)
 
 static void on_config(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct buf plain, b;
 
     buf_init(&plain, PAGE_BYTES_MAX);
     buf_init(&b, PAGE_BYTES_MAX);
-    conf_print(p->conf, &plain);
+    conf_print(p->ctx.conf, &plain);
     admin_mask(buf_str(&plain), &b);
     buf_deinit(&plain);
     http_reply(r, 200, TEXT_PLAIN, &b);
@@ -146,7 +146,7 @@ static void ring_ingesters(const struct cluster_conf *c, struct json *j)
     json_arr_end(j);
 }
 
-void admin_ring(const struct process *p, struct buf *out)
+void admin_ring(const struct process_core *p, struct buf *out)
 {
     const char *role, *why;
     struct json j;
@@ -154,12 +154,12 @@ void admin_ring(const struct process *p, struct buf *out)
     json_init(&j, out);
     json_obj(&j);
     json_put_cstr(&j, "version", EMBERTREE_BUILD);
-    json_put_bool(&j, "ready", process_ready(p, &role, &why));
+    json_put_bool(&j, "ready", readiness_check(p, &role, &why));
     json_key(&j, "shards");
     json_u64(&j, view_shards(p->ctx.view)); /* 0: not known yet */
-    if (p->memory) {
+    if (p->ctx.memory) {
         json_key(&j, "memory");
-        memory_json(p->memory, &j);
+        memory_json(p->ctx.memory, &j);
     }
     if (strcmp(p->ctx.cluster->coordination, "none") == 0) { /* else the list says nothing */
         json_key(&j, "ingesters");
@@ -168,8 +168,8 @@ void admin_ring(const struct process *p, struct buf *out)
     json_key(&j, "cluster");
     json_obj(&j);
     view_json(p->ctx.view, &j);
-    if (p->coordinate.heard)
-        heard_json(p->coordinate.heard, &j);
+    if (p->heard)
+        heard_json(p->heard, &j);
     json_obj_end(&j);
     json_key(&j, "roles");
     json_obj(&j);
@@ -191,7 +191,7 @@ void admin_ring(const struct process *p, struct buf *out)
 
 static void on_ring(struct http_req *r)
 {
-    const struct process *p = r->route_cookie;
+    const struct process_core *p = r->route_cookie;
     struct buf b;
 
     http_reply_header(r, "Vary", STR("Accept"));
@@ -208,7 +208,7 @@ static bool serving(void *cookie)
 {
     const char *role, *why;
 
-    return process_ready(cookie, &role, &why);
+    return readiness_check(cookie, &role, &why);
 }
 
 /* What other servers call it, and what is looked for where there is no page. */
@@ -237,7 +237,7 @@ static void say_where(struct http_server *s)
         http_lost_hint(s, rows[i][0], rows[i][1]);
 }
 
-void admin_routes(struct process *p)
+void admin_routes(struct process_core *p, struct svc_health *health)
 {
     static const struct {
         const char *path;
@@ -248,7 +248,7 @@ void admin_routes(struct process *p)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(pages); i++)
-        http_route(p->http, HTTP_GET, pages[i].path, 0, pages[i].fn, p);
-    svc_health_routes(&p->health, p->http, serving, p);
-    say_where(p->http);
+        http_route(p->ctx.http, HTTP_GET, pages[i].path, 0, pages[i].fn, p);
+    svc_health_routes(health, p->ctx.http, serving, p);
+    say_where(p->ctx.http);
 }

@@ -12,12 +12,12 @@
 #include "common/cluster/rebuild/recover.h"
 #include "common/obs/log.h"
 #include "common/role/admin/cluster_reply.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define KEPT    "/api/v1/cluster/kept"
 #define RECOVER "/api/v1/cluster/recover"
 
-static bool has_service(const struct process *p, struct http_req *r)
+static bool has_service(const struct process_core *p, struct http_req *r)
 {
     struct err e;
 
@@ -30,9 +30,9 @@ static bool has_service(const struct process *p, struct http_req *r)
     return false;
 }
 
-/* ---- what is kept here ----------------------------------------------------------------------- */
+/* ---- the dump of this process ---------------------------------------------------------------- */
 
-static void fill(const struct process *p, struct kept *k)
+static void fill(const struct process_core *p, struct kept *k)
 {
     const struct view *v = p->ctx.view;
 
@@ -54,7 +54,7 @@ static void fill(const struct process *p, struct kept *k)
 
 static void on_kept(struct http_req *r)
 {
-    const struct process *p = r->route_cookie;
+    const struct process_core *p = r->route_cookie;
     struct kept k;
     struct buf b;
 
@@ -117,12 +117,12 @@ static void on_done(void *cookie, const struct recover_found *found, const struc
 }
 
 /* What is given is of this process's own cluster. */
-static int check(const struct process *p, const struct kept *k, struct err *e)
+static int check(const struct process_core *p, const struct kept *k, struct err *e)
 {
     const char *own = view_cluster_id(p->ctx.view);
 
     if (!k->map)
-        return err_set(e, ERR_INPUT, "map: there is none in it");
+        return err_set(e, ERR_INPUT, "the dump has no map");
     if (own[0] && strcmp(own, k->cluster) != 0)
         return err_set(e, ERR_CONFLICT, "this process is of cluster %s, and what is given of %s",
                        own, k->cluster[0] ? k->cluster : "one without an id");
@@ -131,7 +131,7 @@ static int check(const struct process *p, const struct kept *k, struct err *e)
 
 static void on_recover(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct kept k = { .map = NULL };
     struct recovery *y;
     struct str dry;
@@ -155,8 +155,8 @@ static void on_recover(struct http_req *r)
                                             .cookie = y });
 }
 
-void cluster_kept_routes(struct process *p)
+void cluster_kept_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_GET, KEPT, 0, on_kept, p);
-    http_route(p->http, HTTP_POST, RECOVER, KEPT_BYTES_MAX, on_recover, p);
+    http_route(p->ctx.http, HTTP_GET, KEPT, 0, on_kept, p);
+    http_route(p->ctx.http, HTTP_POST, RECOVER, KEPT_BYTES_MAX, on_recover, p);
 }

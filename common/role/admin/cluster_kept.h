@@ -12,8 +12,8 @@
 #ifndef COMMON_ROLE_ADMIN_CLUSTER_KEPT_H
 #define COMMON_ROLE_ADMIN_CLUSTER_KEPT_H
 
-struct process;
+struct process_core;
 
-void cluster_kept_routes(struct process *p);
+void cluster_kept_routes(struct process_core *p);
 
 #endif

@@ -10,7 +10,7 @@
 #include "common/cluster/view/node_state.h"
 #include "common/obs/log.h"
 #include "common/role/admin/cluster_reply.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define NODES "/api/v1/cluster/nodes/"
 
@@ -54,7 +54,7 @@ static bool parse(struct str path, struct str *ret_node, bool *ret_drain)
 
 static void on_node(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct str node;
     struct err e;
     bool drain;
@@ -81,7 +81,7 @@ static void on_node(struct http_req *r)
                    drain ? MAP_DRAINING : MAP_ACTIVE, on_changed, c);
 }
 
-void cluster_page_routes(struct process *p)
+void cluster_page_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_POST, NODES "*", 0, on_node, p);
+    http_route(p->ctx.http, HTTP_POST, NODES "*", 0, on_node, p);
 }

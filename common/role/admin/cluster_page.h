@@ -5,8 +5,8 @@
 #ifndef COMMON_ROLE_ADMIN_CLUSTER_PAGE_H
 #define COMMON_ROLE_ADMIN_CLUSTER_PAGE_H
 
-struct process;
+struct process_core;
 
-void cluster_page_routes(struct process *p);
+void cluster_page_routes(struct process_core *p);
 
 #endif

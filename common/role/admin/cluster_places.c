@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_places: a person says how many shards a service or a tenant has. The map gets that as a
- * wish (common/cluster/README.md); the controller makes it a step that lies cluster.place_after
- * ahead, once all who must know of it do. What is shown says how far that is, and whom it waits
- * for.
+ * cluster_places: an operator sets how many shards a service or a tenant has. The map gets that as
+ * a wish (common/cluster/README.md). The controller makes it a step that begins cluster.place_after
+ * later, once all nodes concerned have confirmed it. The page shows the progress, and for which
+ * nodes it waits.
  *
  *   POST /api/v1/cluster/services?tenant=T&service=S&shards=N
  *   POST /api/v1/cluster/tenants?tenant=T&shards=N      0: all; tenant=*: those without a number
@@ -19,7 +19,7 @@
 #include "common/cluster/view/map_change.h"
 #include "common/obs/log.h"
 #include "common/role/admin/cluster_reply.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define PLACES    "/api/v1/cluster/places"
 #define SERVICES  "/api/v1/cluster/services"
@@ -30,7 +30,7 @@
 
 struct change {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
     struct str tenant, service; /* in the request; service.len 0: the tenant's size */
     uint32_t shards;
     int64_t from_ms; /* as it is in the map; 0: it has no time yet, or always was so */
@@ -145,7 +145,7 @@ static int parse(struct change *c, bool service, struct err *e)
 
 static void change(struct http_req *r, bool service)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct change *c;
     struct err e;
 
@@ -179,7 +179,7 @@ static void on_tenant(struct http_req *r)
 
 struct showing {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
     const struct map *m;
     struct reports *reports; /* NULL: nothing is known of confirmations */
 };
@@ -266,7 +266,7 @@ static void show(struct showing *q)
     xfree(q);
 }
 
-/* Without the service: what is known of the map all the same. */
+/* Without an answer of the service the page shows the map that is known here. */
 static void on_states(void *cookie, const struct coord_reply *reply)
 {
     struct showing *q = cookie;
@@ -283,7 +283,7 @@ static void on_states(void *cookie, const struct coord_reply *reply)
         if (key_parse(str_c(q->p->ctx.cluster->etcd_prefix), kv->key, &shard, &node) != KEY_STATE)
             continue;
         (void)snprintf(name, sizeof(name), "%.*s", STR_ARG(node));
-        (void)!reports_take(q->reports, name, kv->value, &e); /* says nothing, as it is told then */
+        (void)!reports_take(q->reports, name, kv->value, &e); /* a bad report counts as none */
     }
     show(q);
 }
@@ -298,7 +298,7 @@ static bool anything_wanted(const struct map *m)
 
 static void on_places(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct coord_key key;
     struct showing *q;
     struct err e;
@@ -318,9 +318,9 @@ static void on_places(struct http_req *r)
     coord_list(p->ctx.coord, key_str(&key), on_states, q);
 }
 
-void cluster_places_routes(struct process *p)
+void cluster_places_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_GET, PLACES, 0, on_places, p);
-    http_route(p->http, HTTP_POST, SERVICES, 0, on_service, p);
-    http_route(p->http, HTTP_POST, TENANTS, 0, on_tenant, p);
+    http_route(p->ctx.http, HTTP_GET, PLACES, 0, on_places, p);
+    http_route(p->ctx.http, HTTP_POST, SERVICES, 0, on_service, p);
+    http_route(p->ctx.http, HTTP_POST, TENANTS, 0, on_tenant, p);
 }

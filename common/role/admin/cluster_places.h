@@ -6,8 +6,8 @@
 #ifndef COMMON_ROLE_ADMIN_CLUSTER_PLACES_H
 #define COMMON_ROLE_ADMIN_CLUSTER_PLACES_H
 
-struct process;
+struct process_core;
 
-void cluster_places_routes(struct process *p);
+void cluster_places_routes(struct process_core *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_progress: read from the coordination service for each question, since nobody but the
- * controller follows these keys: they change all the time.
+ * cluster_progress: reads the reports from the coordination service for each request, since only
+ * the controller watches these keys: they change all the time.
  */
 #include "common/role/admin/cluster_progress.h"
 
@@ -9,7 +9,7 @@
 #include "common/base/speed.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/map/progress.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define PATH      "/api/v1/cluster/progress"
 #define REPLY_MAX (64 * MIB)
@@ -17,10 +17,10 @@
 
 struct question {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
 };
 
-/* What nobody knows is left out: a time, a total. */
+/* A time or a total that is not known is left out. */
 static void coming_json(const struct progress_coming *c, struct json *j)
 {
     uint64_t left = c->total > c->bytes ? c->total - c->bytes : 0;
@@ -134,7 +134,7 @@ static void on_listed(void *cookie, const struct coord_reply *reply)
 
 static void on_progress(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     struct coord_key key;
     struct question *q;
     struct err e;
@@ -152,7 +152,7 @@ static void on_progress(struct http_req *r)
     coord_list(p->ctx.coord, key_str(&key), on_listed, q);
 }
 
-void cluster_progress_routes(struct process *p)
+void cluster_progress_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_GET, PATH, 0, on_progress, p);
+    http_route(p->ctx.http, HTTP_GET, PATH, 0, on_progress, p);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_rebalance: the controller moves shards to where they belong by itself, a few at a time,
- * so that nobody notices. This says which are on their way or wait for their turn, and what each
- * node has now and will have; and a person who cannot wait lets more of them go at once:
+ * cluster_rebalance: the controller moves shards to their targets by itself, a few at a time, so
+ * that requests are not slowed down. This page says which shards move or wait, and what each node
+ * has now and will have. An operator can let more of them move at once:
  *
  *   GET  /api/v1/cluster/rebalance            the plan
  *   POST /api/v1/cluster/rebalance?moves=N    N at once, until nothing is left to be moved
  *
- * The plan is worked out anew from the map, the records and what nodes tell of their copies (how
- * much each stores and takes), by the functions the controller uses. So it holds leaders that are
- * to change for evenness, which the controller makes some of at a time. A node that died a moment
- * ago is left out of it here, while the controller still waits whether it comes back.
+ * The plan is computed for each request from the map, the records and the reports of nodes (how
+ * much each copy stores and takes), by the functions the controller uses. So it holds leaders that
+ * are to change for evenness, which the controller makes some of at a time. A node that died a
+ * moment ago is left out of it here, while the controller still waits whether it comes back.
  */
 #include "common/role/admin/cluster_rebalance.h"
 
@@ -23,7 +23,7 @@
 #include "common/cluster/view/map_change.h"
 #include "common/obs/log.h"
 #include "common/role/admin/cluster_reply.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 
 #define PATH      "/api/v1/cluster/rebalance"
 #define REPLY_MAX (16 * MIB)
@@ -110,14 +110,14 @@ static void work_out(struct plan *p, const struct reports *reports, const struct
         reports_place(reports, p->view, i, &p->shards[i]);
     in.shards = p->shards;
     place_wanted(&in, p->wanted);
-    /* As the controller does: who is on the way leads on until it has arrived. */
+    /* As the controller does: a leader stays while the members of its shard change. */
     for (uint32_t i = 0; i < shards; i++)
         p->shards[i].stay = members_off(p, i);
     (void)place_leaders(&in, p->wanted, UINT32_MAX);
     count(p);
 }
 
-static int plan_make(struct process *proc, const struct reports *reports, struct plan *ret,
+static int plan_make(struct process_core *proc, const struct reports *reports, struct plan *ret,
                      struct err *e)
 {
     struct plan p = { .view = proc->ctx.view };
@@ -156,7 +156,7 @@ static const struct counts *counts_of(const struct plan *p, const char *name)
     return NULL;
 }
 
-/* Who has a copy and is to have none; NULL: nobody. */
+/* Returns a node that has a copy and is to have none; NULL: no such node. */
 static const char *loser(const struct plan *p, uint32_t shard)
 {
     const struct repl_record *r = p->shards[shard].now;
@@ -175,7 +175,7 @@ static void why(const struct plan *p, uint32_t shard, char *ret, size_t size)
     const struct counts *n = counts_of(p, from ? from : r ? r->leader : "");
 
     if (!r)
-        (void)snprintf(ret, size, "nobody has it yet");
+        (void)snprintf(ret, size, "no node has it yet");
     else if (!members_off(p, shard))
         (void)snprintf(ret, size, "%s leads more than others, by what that takes", r->leader);
     else if (!from)
@@ -258,7 +258,7 @@ static void plan_json(const struct plan *p, uint32_t moves, struct json *j)
 
 struct ask {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
     uint32_t moves;
 };
 
@@ -311,7 +311,7 @@ static void on_states(void *cookie, const struct coord_reply *r)
     xfree(a);
 }
 
-static void reply(struct process *proc, struct http_req *r, uint32_t moves)
+static void reply(struct process_core *proc, struct http_req *r, uint32_t moves)
 {
     struct coord_key states = key_states(str_c(proc->ctx.cluster->etcd_prefix));
     struct ask *a = XNEW(struct ask);
@@ -324,7 +324,7 @@ static void reply(struct process *proc, struct http_req *r, uint32_t moves)
 
 struct change {
     struct http_req *r;
-    struct process *p;
+    struct process_core *p;
     uint32_t moves;
 };
 
@@ -349,7 +349,7 @@ static void on_changed(void *cookie, const struct err *e)
     xfree(c);
 }
 
-static bool is_etcd(const struct process *p, struct http_req *r)
+static bool is_etcd(const struct process_core *p, struct http_req *r)
 {
     struct err e;
 
@@ -363,7 +363,7 @@ static bool is_etcd(const struct process *p, struct http_req *r)
 
 static void on_get(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     const struct map *m;
     int64_t rev;
 
@@ -375,7 +375,7 @@ static void on_get(struct http_req *r)
 
 static void on_post(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct process_core *p = r->route_cookie;
     uint64_t moves = MOVES;
     struct change *c;
     struct str text;
@@ -399,8 +399,8 @@ static void on_post(struct http_req *r)
                                           .cookie = c });
 }
 
-void cluster_rebalance_routes(struct process *p)
+void cluster_rebalance_routes(struct process_core *p)
 {
-    http_route(p->http, HTTP_GET, PATH, 0, on_get, p);
-    http_route(p->http, HTTP_POST, PATH, 0, on_post, p);
+    http_route(p->ctx.http, HTTP_GET, PATH, 0, on_get, p);
+    http_route(p->ctx.http, HTTP_POST, PATH, 0, on_post, p);
 }

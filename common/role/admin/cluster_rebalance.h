@@ -6,8 +6,8 @@
 #ifndef COMMON_ROLE_ADMIN_CLUSTER_REBALANCE_H
 #define COMMON_ROLE_ADMIN_CLUSTER_REBALANCE_H
 
-struct process;
+struct process_core;
 
-void cluster_rebalance_routes(struct process *p);
+void cluster_rebalance_routes(struct process_core *p);
 
 #endif

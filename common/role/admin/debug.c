@@ -5,12 +5,12 @@
  *   GET profile?seconds=30 ─> selfprof_capture ──profiler's thread: pprof──> loop: reply
  *   GET heap               ─> pool: jemalloc dumps to a file, which becomes pprof ──> reply
  *
- * The sampler is the one that profiles us anyway; where that is switched off one of our own runs as
- * long as somebody asks. At most SELFPROF_CAPTURES_MAX profiles and one heap at once: more is 503.
- * A caller's address has a share of them, else 429, and the last place is for the server's Unix
- * socket: with no admin token these routes are for all callers, and none may keep the others or the
- * operator from a profile. A caller who goes away gives the place back. Replies are gzip'd pprof
- * files, as Go's are.
+ * The sampler is that of the process's own profiling; where this is off, another one runs as long
+ * as a caller takes a profile. At most SELFPROF_CAPTURES_MAX profiles and one heap at once: more is
+ * 503. A caller's address has a share of them, else 429, and the last place is for the server's
+ * Unix socket: with no admin token these routes are for all callers, and none may keep the others
+ * or the operator from a profile. A caller that disconnects leaves its place. Replies are gzip'd
+ * pprof files, as Go's are.
  */
 #include "common/role/admin/debug.h"
 
@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/role/process/process.h"
+#include "common/role/core/options.h"
+#include "common/role/core/readiness.h"
 
 #define SECONDS_DEFAULT 30
 #define PEER_PLACES     2                           /* of one address */
@@ -33,20 +34,20 @@ extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value
 
 struct call {
     uint32_t magic;
-    struct process *p;
+    struct debug *d; /* of the process */
     struct http_req *r;
-    char *place; /* in p->debug.peers; CPU only */
+    char *place; /* in d->peers; CPU only */
     uint64_t hz;
     struct buf body;
     struct err err; /* code 0: fine */
 };
 
-static struct call *call_new(struct process *p, struct http_req *r)
+static struct call *call_new(struct debug *d, struct http_req *r)
 {
     struct call *c = XNEW(struct call);
 
     c->magic = CALL_MAGIC;
-    c->p = p;
+    c->d = d;
     c->r = r;
     buf_init(&c->body, PPROF_BYTES);
     return c;
@@ -73,12 +74,13 @@ static void call_end(struct call *c, const char *file)
 
 static void on_nothing(void *cookie, const struct selfprof_push *push)
 {
-    (void)cookie, (void)push; /* nobody is told of windows */
+    (void)cookie, (void)push; /* windows of the sampler are not used */
 }
 
-static int sampler_of(struct process *p, struct selfprof **ret, struct err *e)
+static int sampler_of(struct debug *d, struct selfprof **ret, struct err *e)
 {
-    const struct selfprof_conf *conf = conf_get(p->conf, &selfprof_options);
+    const struct process_core *p = d->core;
+    const struct selfprof_conf *conf = conf_get(p->ctx.conf, &selfprof_options);
     const struct selfprof_opts o = { .env = p->ctx.env,
                                      .hz = conf->hz,
                                      .service = "embertree",
@@ -88,9 +90,9 @@ static int sampler_of(struct process *p, struct selfprof **ret, struct err *e)
 
     if (p->state != PROCESS_RUNNING)
         return err_set(e, ERR_UNAVAILABLE, "this process is going down");
-    if (!p->selfprof && !p->debug.own && selfprof_start(&o, &p->debug.own, e))
+    if (!d->core->selfprof && !d->own && selfprof_start(&o, &d->own, e))
         return e->code;
-    *ret = p->selfprof ? p->selfprof : p->debug.own;
+    *ret = d->core->selfprof ? d->core->selfprof : d->own;
     return 0;
 }
 
@@ -106,14 +108,14 @@ static void peer_name(const struct http_req *r, char ret[DEBUG_PEER_MAX])
 }
 
 /* A free place, held from here on. */
-static int take_place(struct process *p, const struct http_req *r, char **ret, struct err *e)
+static int take_place(struct debug *d, const struct http_req *r, char **ret, struct err *e)
 {
     char name[DEBUG_PEER_MAX], *place = NULL;
     size_t mine = 0, tcp = 0;
 
     peer_name(r, name);
     for (size_t i = 0; i < SELFPROF_CAPTURES_MAX; i++) {
-        char *at = p->debug.peers[i];
+        char *at = d->peers[i];
         if (!at[0])
             place = at;
         mine += strcmp(at, name) == 0;
@@ -128,17 +130,17 @@ static int take_place(struct process *p, const struct http_req *r, char **ret, s
         return err_set(e, ERR_BUSY,
                        "%zu profiles are being taken already: try again later, or through the "
                        "server's Unix socket (http.admin_socket), which has a place of its own",
-                       p->debug.running);
+                       d->running);
     memcpy(place, name, sizeof(name));
     *ret = place;
     return 0;
 }
 
-static void sampler_left(struct process *p)
+static void sampler_left(struct debug *d)
 {
-    if (--p->debug.running == 0) {
-        selfprof_stop(p->debug.own);
-        p->debug.own = NULL;
+    if (--d->running == 0) {
+        selfprof_stop(d->own);
+        d->own = NULL;
     }
 }
 
@@ -148,7 +150,7 @@ static void cpu_reply(void *cookie)
 
     CHECK(c->magic == CALL_MAGIC);
     c->place[0] = '\0';
-    sampler_left(c->p);
+    sampler_left(c->d);
     call_end(c, "profile");
 }
 
@@ -159,7 +161,7 @@ static void on_captured(void *cookie, const struct selfprof_push *parts, size_t 
     CHECK(c->magic == CALL_MAGIC);
     if (debug_cpu_pprof(parts, n, c->hz, &c->body, &c->err) == 0)
         err_clear(&c->err);
-    loop_post(c->p->loop, cpu_reply, c);
+    loop_post(c->d->core->ctx.loop, cpu_reply, c);
 }
 
 static int seconds_of(const struct http_req *r, uint64_t *ret, struct err *e)
@@ -179,7 +181,7 @@ static int seconds_of(const struct http_req *r, uint64_t *ret, struct err *e)
 static void on_caller_gone(struct http_req *r)
 {
     const struct call *c = r->cookie;
-    struct selfprof *sampler = c->p->selfprof ? c->p->selfprof : c->p->debug.own;
+    struct selfprof *sampler = c->d->core->selfprof ? c->d->core->selfprof : c->d->own;
 
     CHECK(c->magic == CALL_MAGIC);
     if (sampler) /* else it was stopped, and the reply is on its way */
@@ -188,25 +190,25 @@ static void on_caller_gone(struct http_req *r)
 
 static void on_profile(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct debug *d = r->route_cookie;
     struct selfprof *sampler = NULL;
     char *place = NULL;
     uint64_t seconds;
     struct err e;
 
-    if (seconds_of(r, &seconds, &e) || take_place(p, r, &place, &e)) {
+    if (seconds_of(r, &seconds, &e) || take_place(d, r, &place, &e)) {
         http_reply_err(r, &e);
         return;
     }
-    if (sampler_of(p, &sampler, &e)) {
+    if (sampler_of(d, &sampler, &e)) {
         place[0] = '\0';
         http_reply_err(r, &e);
         return;
     }
-    struct call *c = call_new(p, r);
+    struct call *c = call_new(d, r);
     c->place = place;
     c->hz = selfprof_hz(sampler);
-    p->debug.running++;
+    d->running++;
     if (selfprof_capture(sampler, seconds * 1000, on_captured, c, &c->err)) {
         cpu_reply(c);
         return;
@@ -232,7 +234,7 @@ static int heap_can(struct err *e)
     return 0;
 }
 
-static int dump_heap(const struct process *p, struct buf *text, struct err *e)
+static int dump_heap(const struct process_core *p, struct buf *text, struct err *e)
 {
     const struct fs *fs = p->ctx.env->fs;
     char path[4096];
@@ -256,9 +258,9 @@ static void heap_work(void *cookie)
 
     CHECK(c->magic == CALL_MAGIC);
     buf_init(&text, DUMP_BYTES);
-    if (dump_heap(c->p, &text, &c->err) == 0 &&
-        debug_heap_pprof(buf_str(&text), clock_wall_ms(c->p->ctx.env->clock), &c->body, &c->err) ==
-            0)
+    if (dump_heap(c->d->core, &text, &c->err) == 0 &&
+        debug_heap_pprof(buf_str(&text), clock_wall_ms(c->d->core->ctx.env->clock), &c->body,
+                         &c->err) == 0)
         err_clear(&c->err);
     buf_deinit(&text);
 }
@@ -268,22 +270,22 @@ static void heap_done(void *cookie)
     struct call *c = cookie;
 
     CHECK(c->magic == CALL_MAGIC);
-    c->p->debug.heap = false;
+    c->d->heap = false;
     call_end(c, "heap");
 }
 
 static void on_heap(struct http_req *r)
 {
-    struct process *p = r->route_cookie;
+    struct debug *d = r->route_cookie;
     struct err e;
 
     if (heap_can(&e)) {
         http_reply_err(r, &e);
         return;
     }
-    struct call *c = p->debug.heap ? NULL : call_new(p, r);
-    if (c && pool_submit(p->pool, p->loop, heap_work, heap_done, c)) {
-        p->debug.heap = true;
+    struct call *c = d->heap ? NULL : call_new(d, r);
+    if (c && pool_submit(d->core->ctx.pool, d->core->ctx.loop, heap_work, heap_done, c)) {
+        d->heap = true;
         return;
     }
     (void)err_set(&e, ERR_BUSY, "a heap profile is being taken already; try again");
@@ -321,16 +323,19 @@ static void on_index(struct http_req *r)
     http_reply(r, 200, "text/html; charset=utf-8", &b);
 }
 
-void debug_routes(struct process *p)
+void debug_routes(struct debug *d, const struct process_core *core)
 {
-    http_route(p->http, HTTP_GET, "/debug/pprof", 0, on_index, p);
-    http_route(p->http, HTTP_GET, "/debug/pprof/*", 0, on_index, p);
-    http_route(p->http, HTTP_GET, "/debug/pprof/profile", 0, on_profile, p);
-    http_route(p->http, HTTP_GET, "/debug/pprof/heap", 0, on_heap, p);
+    struct http_server *http = core->ctx.http;
+
+    d->core = core;
+    http_route(http, HTTP_GET, "/debug/pprof", 0, on_index, d);
+    http_route(http, HTTP_GET, "/debug/pprof/*", 0, on_index, d);
+    http_route(http, HTTP_GET, "/debug/pprof/profile", 0, on_profile, d);
+    http_route(http, HTTP_GET, "/debug/pprof/heap", 0, on_heap, d);
 }
 
-void debug_stop(struct process *p)
+void debug_stop(struct debug *d)
 {
-    selfprof_stop(p->debug.own);
-    p->debug.own = NULL;
+    selfprof_stop(d->own);
+    d->own = NULL;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ring_page: one page that asks for nothing from elsewhere. Names come from whoever may write to
- * the coordination service: all of them are escaped.
+ * ring_page: one page that loads nothing from elsewhere. Its names may come from any client that
+ * may write to the coordination service, so all of them are escaped.
  */
 #include "common/role/admin/ring_page.h"
 
+#include "common/cluster/view/view.h"
 #include "common/render/escape.h"
-#include "common/role/process/process.h"
+#include "common/role/core/readiness.h"
 #include "version.h"
 
 #define PAGE_MAX (16 * MIB)
@@ -42,10 +43,10 @@ static void trouble(const char *what, const char *why, struct buf *out)
 
 /* ---- this process ---------------------------------------------------------------------------- */
 
-static void part_rows(const struct process *p, struct buf *out)
+static void part_rows(const struct process_core *p, struct buf *out)
 {
     const char *role, *why = "";
-    bool ready = process_ready(p, &role, &why);
+    bool ready = readiness_check(p, &role, &why);
 
     (void)buf_addf(out, "<h1>Embertree %s</h1>\n<p>This process is ", EMBERTREE_BUILD);
     (void)buf_add_str(out,
@@ -119,7 +120,7 @@ static void shard(const struct view *v, uint32_t i, struct buf *out)
 
     (void)buf_addf(out, "<tr><td>%" PRIu32 "</td>", i);
     if (!view_shard(v, i, &s)) {
-        (void)buf_add_str(out, STR("<td class=\"bad\">nobody was named yet</td></tr>\n"));
+        (void)buf_add_str(out, STR("<td class=\"bad\">no leader was named yet</td></tr>\n"));
         return;
     }
     cell(s.leader, !s.leader_live, out);
@@ -151,7 +152,7 @@ static void shards(const struct view *v, struct buf *out)
     (void)buf_add_str(out, STR("</table>\n"));
 }
 
-void ring_page(const struct process *p, struct buf *out)
+void ring_page(const struct process_core *p, struct buf *out)
 {
     const struct view *v = p->ctx.view;
     int64_t rev;
@@ -165,7 +166,7 @@ void ring_page(const struct process *p, struct buf *out)
         (void)buf_addf(out, "; map %" PRIu64 ", %" PRIu32 " copies of each shard", m->version,
                        m->replicas);
     if (p->ctx.coord)
-        (void)buf_addf(out, "; etcd was heard of %" PRIu64 " s ago", view_age_ms(v) / 1000);
+        (void)buf_addf(out, "; etcd answered %" PRIu64 " s ago", view_age_ms(v) / 1000);
     (void)buf_add_str(out, STR(".</p>\n"));
     if (view_stranger(v)[0])
         trouble("What etcd holds is not believed: ", view_stranger(v), out);
@@ -185,7 +186,7 @@ bool ring_page_wanted(const struct http_req *r)
     return str_contains(http_header(r, "Accept"), STR("text/html"));
 }
 
-void ring_page_reply(const struct process *p, struct http_req *r)
+void ring_page_reply(const struct process_core *p, struct http_req *r)
 {
     struct buf b;
 

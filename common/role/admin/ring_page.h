@@ -9,12 +9,12 @@
 
 #include "common/net/http.h"
 
-struct process;
+struct process_core;
 
 /* The client names HTML among what it takes; curl and programs do not. */
 bool ring_page_wanted(const struct http_req *r);
 /* Without headers. */
-void ring_page(const struct process *p, struct buf *out);
-void ring_page_reply(const struct process *p, struct http_req *r);
+void ring_page(const struct process_core *p, struct buf *out);
+void ring_page_reply(const struct process_core *p, struct http_req *r);
 
 #endif

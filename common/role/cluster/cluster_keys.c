@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_keys: the cluster's keys and who may listen where.
+ * cluster_keys: the cluster's keys, and at which addresses a role may listen.
  *
- * Frames that are refused come from the network and may come in any number, so the log hears of
- * them by counters: one line in CLUSTER_KEYS_WARN_MS says what came since the line before. A few
- * replayed or late frames are what networks and restarts do; only what nobody with the key would
- * send is worth a line.
+ * Refused frames come from the network and may come in any number, so they are counted, and one
+ * line of the log in CLUSTER_KEYS_WARN_MS says how many came since the previous line. Networks and
+ * restarts cause a few replayed or late frames; only frames that no owner of the key would send are
+ * worth a line.
  */
 #include "common/role/cluster/cluster_keys.h"
 
@@ -57,7 +57,7 @@ static void warn_refused(struct cluster_keys *c, uint64_t now_ms)
         return;
     c->warned_ms = now_ms;
     if (c->keys)
-        log_warn("refused frames of somebody without our cluster key", KV_U64("unsealed", unsealed),
+        log_warn("refused frames of a peer without our cluster key", KV_U64("unsealed", unsealed),
                  KV_U64("other_key", other_key), KV_U64("forged", forged));
     else
         log_warn("refused sealed frames: others have a cluster key and this process has none; set "

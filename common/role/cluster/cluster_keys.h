@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cluster_keys.h: cluster.key_file in the life of a process: read at the start, read again when it
- * changes, and a line in the log when somebody knocks without a key. Thread: the loop's.
+ * changes, and a line in the log when a peer without a key sends frames. Thread: the loop's.
  */
 #ifndef COMMON_ROLE_CLUSTER_CLUSTER_KEYS_H
 #define COMMON_ROLE_CLUSTER_CLUSTER_KEYS_H

@@ -3,8 +3,8 @@
  * coordinate: from options to a view, and to a coordination service where there is one.
  *
  * A node is its data folder: the number in <data>/node-id is made once, and tells a node that
- * starts again from another one that was given the same name by mistake. Beside it lies
- * cluster.json, the cluster as it was seen last, for a start while etcd is away.
+ * starts again from another node that got the same name by mistake. Next to it cluster.json
+ * keeps the cluster as last seen, for a start while etcd is away.
  */
 #include "common/role/cluster/coordinate.h"
 
@@ -238,12 +238,12 @@ static void on_render(void *cookie)
 
 static void init_metrics(struct coordinate *c, struct metrics *m)
 {
-    c->age = gauge(m, "embertree_cluster_age_seconds",
-                   "Since the coordination service was last heard of");
+    c->age =
+        gauge(m, "embertree_cluster_age_seconds", "Since the coordination service last answered");
     c->version = gauge(m, "embertree_cluster_map_version", "Version of the map that is in use");
     c->live = gauge(m, "embertree_cluster_nodes_live", "Nodes that live, as far as known here");
     c->leaderless = gauge(m, "embertree_cluster_leaderless_shards",
-                          "Shards that nobody leads, as far as known here");
+                          "Shards without a leader, as far as known here");
     c->stranger =
         gauge(m, "embertree_cluster_stranger",
               "1: what the coordination service holds is another cluster, or less of this "

@@ -13,7 +13,7 @@ struct coordinate {
     struct coord *coord; /* owned; NULL: none, static */
     struct view *view;   /* owned */
     char node[NODE_NAME_MAX + 1];
-    uint64_t node_id;           /* of the data folder, for ever; 0: none, static */
+    uint64_t node_id;           /* of the data folder, never changes; 0: none, static */
     struct etcd_health *health; /* owned; NULL: none, static */
     struct rpc_net *rpc;        /* borrowed; NULL: coordinate_rpc was not called */
     struct heard *heard;        /* owned; the same */
@@ -27,9 +27,9 @@ NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *c
                               struct env *env, struct loop *loop, struct pool *pool,
                               struct metrics *metrics, const char *data_dir, bool keeps,
                               struct err *e);
-/* From now on every frame says which cluster this process is in, as soon as that is known, or by
- * which settings it places services: who has others is refused. And what others say of themselves
- * is heard. */
+/* From now on every frame carries the id of the cluster, as soon as that is known, or the settings
+ * by which this process places services: peers with others are refused. The state that peers report
+ * of themselves is collected (heard.h). */
 void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc, struct loop *loop,
                     struct metrics *metrics);
 void coordinate_deinit(struct coordinate *c); /* all zero is fine; before the net goes */

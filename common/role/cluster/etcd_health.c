@@ -2,7 +2,7 @@
  *
  * etcd_health: looks every two seconds.
  *
- *   FINE ──not heard of for AWAY_MS──> AWAY        each change of state is a line in the log, and
+ *   FINE ──no answer for AWAY_MS─────> AWAY        each change of state is a line in the log, and
  *     └──refuses for TICKS looks──> REFUSES        those that are no good again every AGAIN_MS
  */
 #include "common/role/cluster/etcd_health.h"
@@ -47,13 +47,14 @@ static void say(enum state s, const struct etcd_health *h)
         log_info("etcd is as it should be again", KV_U64("age_ms", view_age_ms(h->view)));
         break;
     case AWAY:
-        log_warn("etcd is not heard of: pushes and questions go on by what was known last; taking "
-                 "over from a leader that dies, joining and moves wait",
+        log_warn("etcd is unreachable. Pushes and queries continue with the last known cluster "
+                 "state; no shard changes its leader, no node joins and no shard moves until etcd "
+                 "is back",
                  KV_U64("seconds", view_age_ms(h->view) / 1000), KV_STR("why", why));
         break;
     case REFUSES:
-        log_error("etcd answers, and refuses changes: pushes and questions go on; taking over from "
-                  "a leader that dies, joining and moves wait until it is put right",
+        log_error("etcd answers, and refuses changes. Pushes and queries continue; no shard "
+                  "changes its leader, no node joins and no shard moves until etcd is repaired",
                   KV_STR("why", why));
         break;
     }

@@ -14,8 +14,8 @@
 
 #define LOOK_MS  2000
 #define AGAIN_MS 600000
-/* Where there are more nodes, those that are called anyway tell enough; everybody calling the same
- * few besides would use up the callers they take. */
+/* With more nodes, those that are called anyway report enough. If all nodes called the same few as
+ * well, these would run out of places for callers. */
 #define MEET_MAX 32
 
 struct heard {
@@ -32,7 +32,7 @@ struct heard {
 struct round {
     size_t peers, apart, refused;
     uint64_t most_ms; /* surely apart */
-    int64_t ahead_ms; /* of the one that is the furthest */
+    int64_t ahead_ms; /* of the clock that differs most */
     char addr[RPC_ADDR_MAX + 1];
 };
 
@@ -75,7 +75,7 @@ static void say(struct heard *h, const struct round *r)
     }
 }
 
-/* Who has not been asked anything yet shall know as much. */
+/* Connects to nodes that were not called yet, so that their state is known, too. */
 static void meet(struct heard *h)
 {
     struct view_node n;
@@ -122,7 +122,7 @@ struct heard *heard_new(struct loop *loop, struct rpc_net *rpc, const struct vie
     h->skew = gauge(metrics, "embertree_cluster_clock_skew_seconds",
                     "How far the clock of a process that this one calls is from its own, at most");
     h->refused = gauge(metrics, "embertree_cluster_refused_nodes",
-                       "Processes heard of, this one too, whose changes the coordination service "
+                       "Known processes, this one too, whose changes the coordination service "
                        "refuses");
     h->timer = loop_timer_new(loop, on_timer, h);
     loop_timer_start(h->timer, LOOK_MS, LOOK_MS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * heard.h: what the processes that this one calls let it hear of themselves, in answers to pings:
- * how far their clocks are from ours, and that etcd refuses what they want changed. For people:
- * nothing is decided by it. In a small cluster ingesters are listened to even if nobody calls them.
+ * heard.h: the state that peers report of themselves in answers to pings: how far their clocks are
+ * from this one's, and whether etcd refuses their changes. It is shown to operators; nothing is
+ * decided by it. In a small cluster ingesters are asked even if no request needs them.
  */
 #ifndef COMMON_ROLE_CLUSTER_HEARD_H
 #define COMMON_ROLE_CLUSTER_HEARD_H
@@ -19,7 +19,8 @@ struct heard;
 /* More than this apart is said: profiles begin to stand in the wrong place of a graph. */
 #define HEARD_SKEW_MS 5000
 
-/* Also lets others hear of us. health: NULL where there is no etcd. All outlive it. Loop. */
+/* Also reports this process's state to its peers. health: NULL where there is no etcd. All outlive
+ * it. Loop. */
 struct heard *heard_new(struct loop *loop, struct rpc_net *rpc, const struct view *view,
                         const struct etcd_health *health, struct metrics *metrics);
 void heard_free(struct heard *h); /* NULL is fine */

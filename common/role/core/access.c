@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * access: compares the bearer token of a request with the lines of http.admin_token_file.
+ *
+ * The file is read again for each request, so a changed token is valid at once. All lines are
+ * compared, each in constant time (common/base/secret.h), so the time of an answer does not tell
+ * how much of a token was right. A file that cannot be read admits no request. Thread: the loop's.
+ */
 #include "common/role/core/access.h"
 
 #include "common/base/secret.h"

@@ -21,7 +21,7 @@ struct access {          /* zeroed: no tokens */
     const struct fs *fs; /* borrowed */
     const char *file;    /* borrowed; "" or NULL: none */
     bool metrics;        /* /metrics wants a token, too */
-    const char *socket;  /* borrowed; where operators need no token; NULL: there is none */
+    const char *socket;  /* borrowed; where operators need no token; NULL: no socket */
 };
 /* Reads the file to see that it is fine: ERR_CONFIG. */
 NODISCARD int access_init(struct access *a, const struct fs *fs, const char *file, struct err *e);

@@ -10,7 +10,7 @@
  *
  * Caches shrink first, since what they hold can be read again. Freed pages go back to the system at
  * once while memory is short (jemalloc keeps them for two seconds otherwise), or the process would
- * refuse work because of memory nobody uses. Thresholds are apart, so that it does not flutter.
+ * refuse work because of unused memory. Thresholds are apart, so that the state does not flutter.
  *
  * Threads: a thread of its own looks and changes the state; the loop registers and gathers. The
  * lists are kept by `lock`; callbacks run under it, so that memory_forget waits for them.

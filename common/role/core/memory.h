@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.h: the one account of a process's memory: who may hold how much of --memory.limit, how
- * much each holds, and what happens when together they come near it.
+ * memory.h: the one account of a process's memory: how much of --memory.limit each part may hold,
+ * how much it holds, and what happens when their sum comes near the limit.
  *
- *   CALM ──(> 75 % resident)──> SHRUNK: caches give up half ──(> 85 %)──> REFUSING: caches at their
+ *   CALM ──(> 75 % resident)──> SHRUNK: caches drop half ──(> 85 %)──> REFUSING: caches at their
  *   least, new pushes and queries get 503, builds pause ──(< 78 %)──> SHRUNK ──(< 65 %)──> CALM
  *
  * Thread: as each function says; where nothing is said, the loop's.
@@ -61,13 +61,13 @@ void memory_look(struct memory *m);
 void memory_watch(struct memory *m, enum memory_part part, uint64_t (*used)(void *cookie),
                   void *cookie);
 void memory_watch_budget(struct memory *m, enum memory_part part, const struct budget *b);
-/* Caches: on each change of state fn is told what percentage of their share they may hold; on the
- * thread that looks. */
+/* Registers a cache: on each change of state fn gets the percentage of its share that it may hold.
+ * It runs on the thread that checks the memory. */
 void memory_on_shrink(struct memory *m, void (*fn)(void *cookie, unsigned percent), void *cookie);
 /* Forgets all that was given with this cookie or budget: before it goes. */
 void memory_forget(struct memory *m, const void *cookie);
 
-/* Asks everybody what they hold, for metrics and the status page. */
+/* Asks all parts how much they hold, for metrics and the status page. */
 void memory_gather(struct memory *m);
 void memory_json(struct memory *m, struct json *j); /* an object */
 

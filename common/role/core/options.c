@@ -57,7 +57,7 @@ static const struct conf_row http_rows[] = {
         "File of tokens, one a line: what tells of the server or all tenants (/config, /ring, "
         "/runtime_config, /api/v1/forward, /debug/pprof/), deletes profiles or changes the cluster "
         "(drain, rebalance, spread) then wants one of them (Authorization: Bearer). Read again "
-        "for each. Empty: anybody may look and delete, and the cluster is changed through "
+        "for each. Empty: all callers may look and delete, and the cluster is changed through "
         "admin_socket only."),
     CONF_STR(struct common_conf, admin_socket, "admin_socket", ADMIN_SOCKET,
              "Unix socket of mode 0600 on which operators of this machine need no token, below "
@@ -104,13 +104,16 @@ static const struct conf_row cluster_rows[] = {
              "What fails together with it; copies of a shard stand in different ones."),
     CONF_U64(struct cluster_conf, replicas, "replicas", "3", "1", "7",
              "Copies of each shard, with coordination etcd; fixed when the cluster is made."),
-    CONF_DURATION(struct cluster_conf, lease_ttl_ms, "lease_ttl", "3s", "1s", "1m",
-                  "An ingester that etcd has not heard of for so long is taken for dead."),
+    CONF_DURATION(
+        struct cluster_conf, lease_ttl_ms, "lease_ttl", "3s", "1s", "1m",
+        "An ingester whose lease in etcd was not renewed for this long is taken for dead."),
     CONF_DURATION(struct cluster_conf, replace_after_ms, "replace_after", "30m", "1s", "30d",
-                  "One that has been gone for so long is replaced: others get its copies."),
+                  "An ingester that has been down for this long is replaced; other ingesters "
+                  "receive its copies."),
     CONF_U64(struct cluster_conf, tenant_shards, "tenant_shards", "0", "0", "4096",
              "Shards of each tenant that was not given a number of its own (embertreectl cluster "
-             "tenant), with coordination etcd; 0: all. Fewer, so that one hurts few others."),
+             "tenant), with coordination etcd; 0: all. Fewer, so that a busy tenant slows "
+             "down few others."),
     CONF_BYTES(struct cluster_conf, spread_rate, "spread_rate", "8MiB", "0", NULL,
                "A service that sends more a second than this is spread over more shards, with "
                "coordination etcd; never over fewer again. 0: none is."),
@@ -118,8 +121,8 @@ static const struct conf_row cluster_rows[] = {
                   "A change of a service's or a tenant's shards is for profiles that begin so long "
                   "after it was made. More than distributor.future, and a minute for the news."),
     CONF_DURATION(struct cluster_conf, digest_every_ms, "digest_interval", "6h", "0ms", "365d",
-                  "Rows of a shard's copies are summed up and compared this often, in the "
-                  "background; one that differs gets them anew. 0: never."),
+                  "The checksums of all copies are compared this often, in the background; a "
+                  "copy that differs is fetched again. 0: never."),
     CONF_BYTES(struct cluster_conf, digest_rate, "digest_rate", "16MiB", "256KiB", "16GiB",
                "A node reads so much per second for that."),
     CONF_BYTES(struct cluster_conf, snapshot_rate, "snapshot_rate", "0", "0", "64GiB",
@@ -139,13 +142,13 @@ static const struct conf_row cluster_rows[] = {
     CONF_DURATION(struct cluster_conf, dead_ms, "dead_after", "3s", "50ms", "10m",
                   "A peer is taken for down after this much silence."),
     CONF_DURATION(struct cluster_conf, hedge_ms, "hedge_after", "250ms", "0ms", "1m",
-                  "A write that an ingester has not answered for so long, and for longer than it "
-                  "usually takes, is sent once more by way of another one, a read after four times "
-                  "that; at most 5 % of calls, and a few. 0: none is."),
+                  "A write that an ingester has not answered for this long, and for longer than it "
+                  "usually takes, is sent once more through another ingester, a read after four "
+                  "times that; at most 5 % of calls, and a few. 0: never."),
     CONF_STR(struct cluster_conf, key_file, "key_file", "",
              "File with the cluster's keys, a line \"id: 32 bytes in hex or base64\" each, mode "
-             "0600: roles on other machines prove that they have one, and nobody else reads what "
-             "they say. The first key seals, all of them open. Read again when it changes."),
+             "0600: roles on other machines prove that they have one, and no other program reads "
+             "their messages. The first key seals, all of them open. Read again when it changes."),
     CONF_BOOL(struct cluster_conf, key_optional, "key_optional", "false",
               "Talk to roles without a key as well: only while a running cluster gets its first."),
     CONF_BOOL(
@@ -153,7 +156,7 @@ static const struct conf_row cluster_rows[] = {
         "Dangerous: let roles listen for each other beyond this machine without a key. Any "
         "process that reaches such a port reads, writes and deletes the data of all tenants."),
 };
-const struct conf_table cluster_options = { "cluster", "Who is where", cluster_rows,
+const struct conf_table cluster_options = { "cluster", "Cluster", cluster_rows,
                                             ARRAY_LEN(cluster_rows), sizeof(struct cluster_conf) };
 
 static const struct conf_row data_rows[] = {
@@ -187,7 +190,8 @@ const struct conf_table memory_options = { "memory", "The memory ceiling", memor
 
 static const struct conf_row tenancy_rows[] = {
     CONF_BOOL(struct tenancy_conf, multi, "multi", "false",
-              "Several tenants, told apart by X-Scope-OrgID; off, everybody is \"anonymous\"."),
+              "Several tenants, named by X-Scope-OrgID; off, the tenant of all callers is "
+              "\"anonymous\"."),
     CONF_BOOL(struct tenancy_conf, strict, "strict", "false",
               "X-Scope-OrgID must be exactly the name of one tenant. Otherwise queries may name "
               "several (a|b), and what follows a colon is cut off (a:x is a), which a gateway that "

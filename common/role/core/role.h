@@ -29,7 +29,7 @@ struct common_conf { /* http */
     uint64_t body_bytes_max;
     const char *tls_cert, *tls_key, *tls_client_ca; /* "": none */
     bool tls_only;
-    const char *admin_token_file; /* "": pages about the process are for everybody */
+    const char *admin_token_file; /* "": pages about the process are for all callers */
     bool metrics_token;           /* /metrics wants one of its tokens, too */
     const char *admin_socket;     /* below data.dir, or an absolute path; "": none */
 };
@@ -86,7 +86,7 @@ struct role_ctx {
     struct pool *pool;
     struct http_server *http; /* NULL in simulation */
     struct rpc_net *rpc;
-    struct view *view;            /* who leads which shard; outlives the roles */
+    struct view *view;            /* names the leader of each shard; outlives the roles */
     struct coord *coord;          /* the same; NULL: there is no coordination service */
     const char *node;             /* this node's name; "" without one */
     uint64_t node_id;             /* of its data folder */

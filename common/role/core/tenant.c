@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenant: who a request belongs to. The header decides only when multi-tenancy is on; then it must
- * be there once and be clean, because the name becomes part of keys, paths and log lines.
+ * tenant: the tenant that a request belongs to. The header decides only when multi-tenancy is on;
+ * then it must be present once and valid, because the name becomes part of keys, paths and log
+ * lines.
  */
 #include "common/model/tenant_id.h"
 #include "common/role/core/role.h"

@@ -28,7 +28,7 @@ struct limit {
     uint64_t (*read)(const char *top, struct str path, bool v2); /* UINT64_MAX: no limit */
 };
 
-/* A small file of a group; *ret is in `text`. False: there is none. */
+/* Reads a small file of a group; *ret is in `text`. False: the file cannot be read. */
 static bool read_file(const char *top, struct str path, const char *file, char text[64],
                       struct str *ret)
 {
@@ -43,7 +43,7 @@ static bool read_file(const char *top, struct str path, const char *file, char t
     return true;
 }
 
-/* UINT64_MAX if there is none, or no number ("max", "-1"). */
+/* Returns UINT64_MAX if the file is missing or has no number ("max", "-1"). */
 static uint64_t number_in(const char *top, struct str path, const char *file)
 {
     char text[64];

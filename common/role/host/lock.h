@@ -3,9 +3,9 @@
  * lock.h: one process per data folder. The lock is flock(2) on <dir>/LOCK: it goes with the
  * process, however that ends; the file's text says who holds it.
  *
- * Who takes it makes the folder private as well: mode 0700, and a umask of 077 for the process, so
- * that files of libraries are private, too. A symbolic link in the folder is refused: what is
- * written through it lies elsewhere, maybe in another one's file.
+ * lock_take makes the folder private as well: mode 0700, and a umask of 077 for the process, so
+ * that files of libraries are private, too. A symbolic link in the folder is refused: a write
+ * through it would reach another place, maybe the file of another user.
  */
 #ifndef COMMON_ROLE_HOST_LOCK_H
 #define COMMON_ROLE_HOST_LOCK_H

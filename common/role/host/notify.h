@@ -8,7 +8,7 @@
 #include "common/base/base.h"
 
 struct notify {
-    int fd; /* -1: nobody asked */
+    int fd; /* -1: not started by systemd */
     bool watchdog;
 };
 /* From NOTIFY_SOCKET and WATCHDOG_USEC. What cannot be used is as if it was not there: a service
@@ -17,7 +17,7 @@ void notify_init(struct notify *n);
 void notify_deinit(struct notify *n);
 /* We serve. */
 void notify_ready(const struct notify *n);
-/* We were told to end, and do. */
+/* The process got a signal and ends. */
 void notify_stopping(const struct notify *n);
 /* One line for people; longer ones are cut. */
 void notify_status(const struct notify *n, const char *text);

@@ -8,9 +8,9 @@
  * order. A failure anywhere ends the process with one line that says what to do.
  *
  * Drain: first the HTTP listener stops accepting and answers what runs, for which all roles are
- * still there; then the roles go in reverse table order, so that whoever calls goes before whoever
- * is called. One deadline covers it all; when it passes the process exits with 1 and says who was
- * still busy (nothing acked is lost: an ack means fsync).
+ * still there; then the roles drain in reverse table order, so that a caller drains before the role
+ * that it calls. One deadline covers it all; when it passes the process exits with 1 and names the
+ * role that was still busy (nothing acked is lost: an ack means fsync).
  *
  * Signals: the first one posts the drain, a second one exits at once.
  */
@@ -50,8 +50,8 @@ static const uint8_t process_next[] = {
 
 static void process_goto(struct process *p, enum process_state to)
 {
-    CHECK(process_next[p->state] & (1 << to));
-    p->state = to;
+    CHECK(process_next[p->core.state] & (1 << to));
+    p->core.state = to;
 }
 
 int role_memory_check(const struct role_ctx *ctx, struct err *e)
@@ -62,25 +62,6 @@ int role_memory_check(const struct role_ctx *ctx, struct err *e)
                    "this server is close to its memory limit of %" PRIu64
                    " MiB (memory.limit); try again, raise it, or ask less of it",
                    ctx->memory_limit / MIB);
-}
-
-bool process_ready(const struct process *p, const char **ret_role, const char **ret_why)
-{
-    *ret_role = NULL;
-    if (p->state != PROCESS_RUNNING) {
-        *ret_why = p->state == PROCESS_STARTING ? "starting" : "draining";
-        return false;
-    }
-    for (size_t i = 0; i < p->parts_len; i++) {
-        const struct process_part *part = &p->parts[i];
-
-        *ret_why = "not ready";
-        if (part->role->ready && !part->role->ready(part->self, ret_why)) {
-            *ret_role = part->role->name;
-            return false;
-        }
-    }
-    return true;
 }
 
 /* ---- start -------------------------------------------------------------------------------- */
@@ -95,17 +76,18 @@ static void on_tick(void *cookie)
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
     memory_gather(p->memory);
-    cluster_keys_tick(&p->keys, clock_mono_ns(p->ctx.env->clock) / 1000000);
+    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
     svc_health_look(&p->health);
     notify_alive(&p->notify);
-    ready = process_ready(p, &role, &why);
-    if (p->state != PROCESS_RUNNING || ready == p->ready)
+    ready = readiness_check(&p->core, &role, &why);
+    if (p->core.state != PROCESS_RUNNING || ready == p->ready)
         return;
     p->ready = ready;
     notify_status(&p->notify, ready ? "ready" : why);
     if (ready)
-        log_info("ready",
-                 KV_U64("up_ms", (clock_mono_ns(p->ctx.env->clock) - p->start_mono_ns) / 1000000));
+        log_info(
+            "ready",
+            KV_U64("up_ms", (clock_mono_ns(p->core.ctx.env->clock) - p->start_mono_ns) / 1000000));
     else
         log_warn("not ready", KV_CSTR("role", role), KV_CSTR("why", why));
 }
@@ -138,21 +120,21 @@ static void on_tls_files(void *cookie, const struct err *e)
 
 static bool keeps_shards(const struct process *p)
 {
-    for (size_t i = 0; i < p->parts_len; i++)
-        if (p->parts[i].role->keeps_shards)
+    for (size_t i = 0; i < p->core.parts_len; i++)
+        if (p->core.parts[i].role->keeps_shards)
             return true;
     return false;
 }
 
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
-    uint64_t in_flight =
-        c->in_flight_bytes ? c->in_flight_bytes : memory_share(p->ctx.memory_limit, MEMORY_HTTP);
+    uint64_t in_flight = c->in_flight_bytes ? c->in_flight_bytes
+                                            : memory_share(p->core.ctx.memory_limit, MEMORY_HTTP);
     struct http_server_opts o = {
         .loop = p->loop,
         .pool = p->pool,
         .in_flight = &p->in_flight,
-        .tenants = p->ctx.tenancy->multi,
+        .tenants = p->core.ctx.tenancy->multi,
         .metrics = p->metrics,
         .listen = c->listen,
         .connections_max = (uint32_t)c->connections_max,
@@ -192,7 +174,7 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
 static int start_socket(struct process *p, const struct common_conf *c, struct err *e)
 {
     const char *name = c->admin_socket;
-    char *dir = name[0] && name[0] != '/' ? realpath(p->ctx.data_dir, NULL) : NULL;
+    char *dir = name[0] && name[0] != '/' ? realpath(p->core.ctx.data_dir, NULL) : NULL;
     struct buf path;
     int code;
 
@@ -256,7 +238,8 @@ static int start_shared(struct process *p, struct err *e)
     if (code)
         return code;
     coordinate_rpc(&p->coordinate, p->rpc, p->loop, p->metrics);
-    p->ctx = (struct role_ctx){
+    p->core.heard = p->coordinate.heard;
+    p->core.ctx = (struct role_ctx){
         .env = env,
         .loop = p->loop,
         .pool = p->pool,
@@ -274,19 +257,19 @@ static int start_shared(struct process *p, struct err *e)
         .data = data,
         .data_dir = data->dir,
         .memory_limit = options_memory_limit(memory->limit),
-        .all_in_one = p->parts_len > 1,
+        .all_in_one = p->core.parts_len > 1,
     };
-    p->memory = p->ctx.memory =
-        memory_new(&(struct memory_opts){ .limit = p->ctx.memory_limit, .metrics = p->metrics });
+    p->memory = p->core.ctx.memory = memory_new(
+        &(struct memory_opts){ .limit = p->core.ctx.memory_limit, .metrics = p->metrics });
     usage_init(&p->usage, p->metrics, p->pool,
                &(struct usage_build){ .version = EMBERTREE_VERSION, .commit = EMBERTREE_COMMIT },
-               p->ctx.memory_limit);
+               p->core.ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
     code = start_http(p, http, e);
-    p->ctx.http = p->http;
+    p->core.ctx.http = p->http;
     if (!code)
         code = start_socket(p, http, e);
-    return code ? code : cluster_keys_start(&p->keys, p->ctx.cluster, p->rpc, e);
+    return code ? code : cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
 }
 
 int process_start(struct process *p, const char *program, const struct conf *conf,
@@ -299,28 +282,28 @@ int process_start(struct process *p, const char *program, const struct conf *con
     p->lock_fd = -1;
     notify_init(&p->notify);
     p->deadline_ms = shutdown->deadline_ms;
-    for (; list[p->parts_len]; p->parts_len++) {
-        CHECK(p->parts_len < PROCESS_ROLES_MAX);
-        p->parts[p->parts_len].role = list[p->parts_len];
+    for (; list[p->core.parts_len]; p->core.parts_len++) {
+        CHECK(p->core.parts_len < PROCESS_ROLES_MAX);
+        p->core.parts[p->core.parts_len].role = list[p->core.parts_len];
     }
     code = options_check(conf_get(conf, &http_options), conf_get(conf, &cluster_options),
-                         p->parts_len > 1, e);
+                         p->core.parts_len > 1, e);
     if (!code)
         code = start_shared(p, e);
     if (code)
         return code;
-    for (size_t i = 0; i < p->parts_len; i++) {
-        code = p->parts[i].role->start(&p->ctx, &p->parts[i].self, e);
+    for (size_t i = 0; i < p->core.parts_len; i++) {
+        code = p->core.parts[i].role->start(&p->core.ctx, &p->core.parts[i].self, e);
         if (code)
-            return err_wrap(e, "%s", p->parts[i].role->name);
+            return err_wrap(e, "%s", p->core.parts[i].role->name);
     }
-    admin_routes(p);
-    cluster_page_routes(p);
-    cluster_places_routes(p);
-    cluster_rebalance_routes(p);
-    cluster_progress_routes(p);
-    cluster_kept_routes(p);
-    debug_routes(p);
+    admin_routes(&p->core, &p->health);
+    cluster_page_routes(&p->core);
+    cluster_places_routes(&p->core);
+    cluster_rebalance_routes(&p->core);
+    cluster_progress_routes(&p->core);
+    cluster_kept_routes(&p->core);
+    debug_routes(&p->debug, &p->core);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;
 }
@@ -334,7 +317,7 @@ static void on_part_drained(void *cookie)
     struct process *p = cookie;
 
     CHECK(p->magic == PROCESS_MAGIC);
-    log_debug("drained", KV_CSTR("role", p->parts[p->draining].role->name));
+    log_debug("drained", KV_CSTR("role", p->core.parts[p->draining].role->name));
     drain_next(p);
 }
 
@@ -342,23 +325,23 @@ static void drain_next(void *cookie)
 {
     struct process *p = cookie;
 
-    CHECK(p->state == PROCESS_DRAINING);
+    CHECK(p->core.state == PROCESS_DRAINING);
     if (p->draining == 0) {
         process_goto(p, PROCESS_STOPPED);
         loop_stop(p->loop);
         return;
     }
     p->draining--;
-    p->parts[p->draining].role->drain(p->parts[p->draining].self, on_part_drained, p);
+    p->core.parts[p->draining].role->drain(p->core.parts[p->draining].self, on_part_drained, p);
 }
 
 static void on_deadline(void *cookie)
 {
     struct process *p = cookie;
-    bool http = p->draining == p->parts_len;
+    bool http = p->draining == p->core.parts_len;
 
     log_error("not drained in time, exiting; what was acked is safe",
-              KV_CSTR("busy", http ? "http" : p->parts[p->draining].role->name),
+              KV_CSTR("busy", http ? "http" : p->core.parts[p->draining].role->name),
               KV_U64("deadline_ms", p->deadline_ms));
     _exit(1);
 }
@@ -375,7 +358,7 @@ static void on_signal(void *cookie, int number)
     struct process *p = cookie;
 
     CHECK(p->magic == PROCESS_MAGIC);
-    if (p->state != PROCESS_RUNNING) {
+    if (p->core.state != PROCESS_RUNNING) {
         log_warn("second signal, exiting at once", KV_U64("signal", (uint64_t)number));
         _exit(1);
     }
@@ -384,10 +367,10 @@ static void on_signal(void *cookie, int number)
     memory_stop(p->memory); /* what it asks and shrinks goes away now */
     log_info("draining", KV_U64("signal", (uint64_t)number), KV_U64("deadline_ms", p->deadline_ms));
     loop_timer_start(p->deadline, p->deadline_ms, 0);
-    selfprof_stop(p->selfprof); /* it pushes to us: before the listener closes */
-    p->selfprof = NULL;
-    debug_stop(p);
-    p->draining = p->parts_len;
+    selfprof_stop(p->core.selfprof); /* it pushes to us: before the listener closes */
+    p->core.selfprof = NULL;
+    debug_stop(&p->debug);
+    p->draining = p->core.parts_len;
     /* Its streams never end by themselves. Their last words are posted: they go out before HTTP/2
      * says that it leaves, which some clients take for the end of everything. */
     svc_health_stop(&p->health);
@@ -399,8 +382,8 @@ static void process_free(struct process *p)
     signals_free(p->signals);
     loop_timer_free(p->tick);
     loop_timer_free(p->deadline);
-    for (size_t i = p->parts_len; i-- > 0;)
-        p->parts[i].role->free(p->parts[i].self);
+    for (size_t i = p->core.parts_len; i-- > 0;)
+        p->core.parts[i].role->free(p->core.parts[i].self);
     http_server_free(p->http);
     xfree(p->socket);
     coordinate_deinit(&p->coordinate);
@@ -417,11 +400,11 @@ static void process_free(struct process *p)
 /* With the port the system gave, where ":0" was asked for. */
 static void own_url(const struct process *p, bool as_configured, struct buf *out)
 {
-    struct str listen = str_c(p->ctx.common->listen);
+    struct str listen = str_c(p->core.ctx.common->listen);
     ptrdiff_t colon = str_rfind(listen, ':');
     struct str host = colon < 0 ? listen : str_sub(listen, 0, (size_t)colon);
 
-    bool tls = p->ctx.common->tls_only || p->ctx.common->tls_client_ca[0];
+    bool tls = p->core.ctx.common->tls_only || p->core.ctx.common->tls_client_ca[0];
     (void)buf_add_str(out, tls ? STR("https://") : STR("http://"));
     (void)buf_add_str(out, as_configured ? host : STR("127.0.0.1"));
     (void)buf_addf(out, ":%u", (unsigned)http_server_port(p->http));
@@ -435,8 +418,8 @@ static void log_listening(const struct process *p)
     own_url(p, true, &url);
     log_info("listening", KV_STR("url", buf_str(&url)), KV_CSTR("version", EMBERTREE_BUILD),
              KV_CSTR("admin_socket", p->access.socket ? p->access.socket : ""),
-             KV_CSTR("data", p->ctx.data_dir), KV_U64("memory_limit", p->ctx.memory_limit),
-             KV_U64("pid", (uint64_t)getpid()));
+             KV_CSTR("data", p->core.ctx.data_dir),
+             KV_U64("memory_limit", p->core.ctx.memory_limit), KV_U64("pid", (uint64_t)getpid()));
     buf_deinit(&url);
 }
 
@@ -448,8 +431,8 @@ static void on_selfprof_error(void *cookie, const struct err *e)
 
 static bool has_role(const struct process *p, const char *name)
 {
-    for (size_t i = 0; i < p->parts_len; i++) {
-        if (strcmp(p->parts[i].role->name, name) == 0)
+    for (size_t i = 0; i < p->core.parts_len; i++) {
+        if (strcmp(p->core.parts[i].role->name, name) == 0)
             return true;
     }
     return false;
@@ -460,13 +443,13 @@ static void start_selfprof(struct process *p)
 {
     const struct selfprof_conf *conf = conf_get(p->conf, &selfprof_options);
     struct selfprof_opts o = {
-        .env = p->ctx.env,
+        .env = p->core.ctx.env,
         .metrics = p->metrics,
         .hz = conf->hz,
         .url = conf->url,
         .tenant = conf->tenant,
         .service = "embertree",
-        .role = p->parts_len > 1 ? NULL : p->parts[0].role->name,
+        .role = p->core.parts_len > 1 ? NULL : p->core.parts[0].role->name,
         .per_thread = true,
         .on_error = on_selfprof_error,
     };
@@ -474,11 +457,11 @@ static void start_selfprof(struct process *p)
     struct err e;
 
     buf_init(&own, KIB);
-    own_url(p, addr_is_loopback(str_c(p->ctx.common->listen)), &own);
+    own_url(p, addr_is_loopback(str_c(p->core.ctx.common->listen)), &own);
     (void)buf_add_c(&own, '\0');
     if (!o.url[0] && has_role(p, "distributor"))
         o.url = own.ptr;
-    if (conf->enabled && o.url[0] && selfprof_start(&o, &p->selfprof, &e))
+    if (conf->enabled && o.url[0] && selfprof_start(&o, &p->core.selfprof, &e))
         log_warn("not profiling itself", KV_ERR(&e));
     buf_deinit(&own);
 }
@@ -494,7 +477,7 @@ int process_run(struct process *p)
     p->signals = signals_new(p->loop, on_signal, p);
     notify_ready(&p->notify);
     loop_run(p->loop);
-    CHECK(p->state == PROCESS_STOPPED);
+    CHECK(p->core.state == PROCESS_STOPPED);
     process_free(p);
     log_info("stopped", KV_U64("exit", (uint64_t)p->exit_code));
     return p->exit_code;

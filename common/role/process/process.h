@@ -12,28 +12,17 @@
 #include "common/role/cluster/coordinate.h"
 #include "common/role/core/access.h"
 #include "common/role/core/options.h"
-#include "common/role/core/role.h"
+#include "common/role/core/readiness.h"
 #include "common/role/core/usage.h"
 #include "common/role/host/notify.h"
 #include "common/sys/signal.h"
-
-#define PROCESS_ROLES_MAX 8
-
-enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_DRAINING, PROCESS_STOPPED };
-
-struct process_part {
-    const struct role *role;
-    void *self; /* owned; NULL until started */
-};
 
 struct process {
     uint32_t magic;
     const char *program;
     const struct conf *conf;
-    enum process_state state;
-    struct process_part parts[PROCESS_ROLES_MAX];
-    size_t parts_len;
-    size_t draining; /* parts[draining] is being drained; those above are done */
+    struct process_core core; /* pages read it, too */
+    size_t draining;          /* core.parts[draining] is being drained; those above are done */
 
     struct loop *loop; /* owned, as all below */
     struct pool *pool;
@@ -47,9 +36,7 @@ struct process {
     struct usage usage;
     struct memory *memory;
     struct data_conf data; /* a copy; data.disk_reserve stays as configured */
-    struct role_ctx ctx;
     struct signals *signals;
-    struct selfprof *selfprof; /* NULL: off */
     struct debug debug;
     struct access access; /* to pages about the process */
     char *socket;         /* owned; path of the operator's Unix socket; NULL: none */
@@ -68,8 +55,5 @@ NODISCARD int process_start(struct process *p, const char *program, const struct
                             const struct role *const *list, struct err *e);
 /* Serves until a signal ends it and everything is drained. Returns the exit code. */
 int process_run(struct process *p);
-/* True if all roles can serve and nothing is draining. Else *ret_role and *ret_why say who and
- * what; *ret_role is NULL for the process itself. */
-bool process_ready(const struct process *p, const char **ret_role, const char **ret_why);
 
 #endif

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * role: the one way into every binary: a command, or options and a process with the roles it links.
+ *
+ *   role_main ──first argument is a command──> its run()
+ *       └──> load (options) ──> answer (--help, --version, ...) or startable ──> process_run
+ *
+ * All errors of the options are printed before anything is opened, so an operator repairs them in
+ * one go. The exit code is 2 for options that cannot be read, 1 for a start that fails, else that
+ * of the process. Thread: the main thread, which becomes the loop's.
  */
 #include "common/role/core/role.h"
 

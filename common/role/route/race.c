@@ -8,11 +8,11 @@
  *        │ late       │ error, and nothing else is under way ───────> done(error)
  *        └─> more ──> race_more ──> leg 1: the other way; as leg 0
  *
- * Who reached the end first ends the race; the other leg is canceled. Each leg tells what it learnt
- * of its way (ways.c). A leg that goes round and is not understood there, or finds no leader there,
- * says nothing of the call: it counts as ERR_UNAVAILABLE, and the caller goes on as if there were
- * no such way. ERR_UNIMPLEMENTED by way of one that is known to pass calls on, as everybody is
- * where the coordination service was heard, is the leader's own, and an answer.
+ * The first leg with a result ends the race; the other leg is canceled. Each leg reports what it
+ * learnt of its way (ways.c). If a helper does not know RPC_RELAY, or knows no leader, this says
+ * nothing of the call: it counts as ERR_UNAVAILABLE, and the caller continues as if that way did
+ * not exist. ERR_UNIMPLEMENTED through a helper that is known to relay calls is the answer of the
+ * leader itself. All helpers are known to relay where the coordination service has answered.
  */
 #include "common/role/route/race.h"
 
@@ -21,7 +21,7 @@
 #include "common/role/route/route_impl.h"
 
 #define MS_NS          UINT64_C(1000000)
-#define AGAIN_NS       (50 * MS_NS) /* nobody could help: looks again */
+#define AGAIN_NS       (50 * MS_NS) /* no helper was found: tries again */
 #define OLD_HELPER_NS  (60000 * MS_NS)
 #define SLOW_HELPER_NS (2000 * MS_NS)
 
@@ -134,7 +134,7 @@ static void keep_why(struct race_leg *leg, const struct err *err)
     if (leg->helper) {
         if (not_understood(leg, e.code))
             e.code = ERR_UNAVAILABLE;
-        (void)err_wrap(&e, "by way of %s", leg->helper->addr);
+        (void)err_wrap(&e, "relayed by %s", leg->helper->addr);
     }
     if (c->why && c->why_rank >= rank(leg, e.code))
         return;

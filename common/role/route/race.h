@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * race.h: one call to whoever leads a shard, by the way that works.
+ * race.h: one call to the leader of a shard, by the way that works.
  *
  * A call goes straight to the leader, or, while that way is known to be dead or slow, by another
  * ingester (relay.h). Where it is not answered in the time that such calls usually take, it may be
  * sent once more, by another way: the first good answer is taken, the other one never looked at.
- * An error ends the race only when nothing is under way any more; that of the straight way is the
- * one that is told.
+ * An error ends the race only when no leg is under way any more; the error of the direct way is
+ * returned.
  *
  * So a call may be served twice, at the same time: only what is idempotent may be given `more`.
  * Thread: the loop's.
@@ -39,7 +39,7 @@ struct race_opts {
     void *cookie;
 };
 
-/* A part of who calls; its fields are private. */
+/* Part of the caller's struct; its fields are private. */
 struct race {
     struct race_opts o;
     struct list link; /* in ways.waiting: may ask for more */
@@ -51,16 +51,16 @@ struct race {
     bool running;
 };
 
-/* Moves *payload if it returns 0. ERR_UNAVAILABLE: nobody is known to lead it; nothing was sent. */
+/* Moves *payload if it returns 0. ERR_UNAVAILABLE: no leader is known; nothing was sent. */
 NODISCARD int race_begin(struct race *c, const struct race_opts *o, enum rpc_method method,
                          struct buf *payload, struct err *e);
 /* The other copy, after `more` and before done; moves *payload. False: there is no other way any
  * more, nothing was sent. */
 bool race_more(struct race *c, enum rpc_method method, struct buf *payload);
-/* Neither done nor more is called from now on, and the peers are told. One that ended, or is all
- * zero, is fine. */
+/* Neither done nor more is called from now on, and the peers get a cancel. A race that ended, or is
+ * all zero, is fine. */
 void race_cancel(struct race *c);
-/* Of one that ended: its first copy went by another ingester. */
+/* True if the first copy of a race that ended was relayed by another ingester. */
 static inline bool race_went_round(const struct race *c)
 {
     return c->legs[0].helper != NULL;

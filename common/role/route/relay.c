@@ -2,16 +2,17 @@
  *
  * relay: one hop for calls whose direct way is gone or slow.
  *
- * The caller names a shard, not an address. So nobody can be sent anywhere but to an ingester that
- * this one knows by its own view, and a caller whose view is old gets the leader of now. If that is
- * this node, the call is served here, as if it had come directly.
+ * The caller names a shard, not an address. So a call can be sent only to an ingester that this one
+ * knows by its own view, and a caller with an old view reaches the present leader. If that is this
+ * node, the call is served here, as if it had come directly.
  *
- * One hop: what is passed on is an ordinary call, and RPC_RELAY is none of the methods that may be
- * passed on. Two nodes that take each other for the leader each answer "not here".
+ * One hop: the relayed call is an ordinary call, and RPC_RELAY itself may not be relayed. Two nodes
+ * that take each other for the leader each answer "not here".
  *
- * Bounds: calls and bytes under way; over them ERR_UNAVAILABLE, so that the caller goes on as if
- * there were no such way. A call that its caller gives up is given up here, and its deadline goes
- * along. The payload is not looked into: whoever may call at all may call the leader as well.
+ * Bounds: calls and bytes under way. Over them the answer is ERR_UNAVAILABLE, and the caller
+ * continues as if that way did not exist. If the caller cancels, the relayed call is canceled; it
+ * has the same deadline. The payload is not examined: a caller with the key may call the leader as
+ * well.
  */
 #include "common/role/route/relay.h"
 
@@ -160,7 +161,7 @@ static int leader_addr(const struct relay *r, uint32_t shard, const char **ret, 
         return 0;
     }
     if (!view_shard(r->o.view, shard, &s) || !s.leader_addr[0])
-        return err_set(e, ERR_UNAVAILABLE, "nobody is known to lead shard %" PRIu32 " here, either",
+        return err_set(e, ERR_UNAVAILABLE, "no leader of shard %" PRIu32 " is known here, either",
                        shard);
     if (!is_self(r, &s))
         *ret = s.leader_addr;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relay.h: a call that goes round. Who cannot reach the leader of a shard hands its call to another
- * ingester, which passes it on to the leader it knows and brings the answer back.
+ * relay.h: relayed calls. A caller that cannot reach the leader of a shard sends its call to
+ * another ingester, which passes it on to the leader it knows and returns the answer.
  *
  * RPC_RELAY: a head of RELAY_HEAD bytes (little endian), then the call's own payload.
  *

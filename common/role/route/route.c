@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * route: the view (common/cluster/view/view.h) says who leads; rpc finds the peer by its address.
+ * route: the view (common/cluster/view/view.h) names the leader; rpc finds the peer by its address.
  * Of a list nothing ever changes, so its peers are kept in an array that needs no look-up.
  *
  * The number of shards is fixed for the cluster's life, so threads may read a copy of it.
  *
- * Where shards stay with their ingester for ever (a list, a map in a file), one that restarts
- * refuses calls first, is silent for a while, and knows nothing of the calls that it had. rpc says
- * all that by err.again_s, and such a call is sent again while the ingester may come back: it
- * answers pings, or did so in the last SILENT_MS. One that is dead is so waited for only in the
- * moments after its death, not by every call. What an ingester of a list says itself is its answer;
- * by a map in a file it may say ERR_UNAVAILABLE while it opens its shards. A call that was with two
- * processes that ended goes to no third: it may be what ends them.
+ * Where shards stay with their ingester permanently (a list, a map in a file), an ingester that
+ * restarts first refuses calls, then is silent for a while, and its new process knows nothing of
+ * earlier calls. rpc reports all that by err.again_s, and such a call is sent again while the
+ * ingester may come back: it answers pings, or did so in the last SILENT_MS. So calls wait for a
+ * dead ingester only for SILENT_MS after its death. An error that an ingester of a list returns
+ * itself is final; with a map in a file it may return ERR_UNAVAILABLE while it opens its shards. A
+ * call that two processes did not survive is not sent to a third: it may be the cause.
  *
  * Where shards move, a read is sent again through a fail-over, and no longer: people wait for it.
  * It ends with the reason when the shard has had no live leader, or no majority, for READ_LED_MS,
@@ -172,7 +172,7 @@ struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e)
     if (!r->moves)
         return r->peers[target];
     if (!view_shard(r->o.view, (uint32_t)target, &s) || !s.leader_addr[0]) {
-        (void)err_set(e, ERR_UNAVAILABLE, "nobody is known to lead shard %zu", target);
+        (void)err_set(e, ERR_UNAVAILABLE, "no leader of shard %zu is known", target);
         return NULL;
     }
     if (rpc_peer_now(r->o.node, s.leader_addr, &p, e)) {
@@ -195,9 +195,9 @@ void route_failed(struct route *r, size_t target, bool went_round)
         r->round[target] = !went_round;
 }
 
-/* While the coordination service is heard the view knows a new leader at once. While it is away, a
- * lead that was handed over just before may be known to those that follow, and not to us: what
- * failed goes the other way the next time, and by the one that works from then on. */
+/* While the coordination service answers, the view knows a new leader at once. While it is away, a
+ * lead that was handed over just before may be known to the followers and not here. So after a
+ * failure the next call uses the other way, and later calls use the way that worked. */
 bool route_goes_round(const struct route *r, size_t target)
 {
     return r->moves && target < r->missing_len && r->round[target] &&
@@ -206,9 +206,10 @@ bool route_goes_round(const struct route *r, size_t target)
 
 /* ---- going round ---------------------------------------------------------------------------- */
 
-/* Would this one pass a call on? A stranger is greeted, and can be asked next time. Who is known to
- * be of a build before RPC_RELAY, or before the method, is not asked; who may be is: it refuses
- * then, and is left alone for a while (race.c). */
+/* Returns the peer if this ingester would relay a call. A peer without a connection is connected,
+ * and can be asked next time. A peer whose build is known to lack RPC_RELAY, or the method, is not
+ * asked. A peer of unknown build is asked: if it refuses, it is not asked again for a while
+ * (race.c). */
 static struct rpc_peer *helps(struct route *r, const struct view_node *n, const char *leader,
                               enum rpc_method method, const struct way *but, struct way **ret_way)
 {
@@ -282,7 +283,7 @@ static void call_end(struct route_call *c, struct str reply, const struct err *e
     done(cookie, reply, err);
 }
 
-/* By a map in a file shards have leaders, too, but the same ones for ever. */
+/* With a map in a file shards have leaders, too, but these never change. */
 static bool may_move(const struct route *r)
 {
     return view_kind(r->o.view) == VIEW_COORD;
@@ -336,7 +337,7 @@ static bool in_vain(const struct route_call *c, struct err *e)
                           c->target);
         else
             (void)err_set(e, ERR_UNAVAILABLE,
-                          "nobody leads shard %zu; embertreectl cluster status says why",
+                          "shard %zu has no leader; embertreectl cluster status says why",
                           c->target);
         return true;
     }
@@ -507,7 +508,7 @@ bool route_ready(struct route *r, char *why, size_t why_size)
         if (r->missing_ms[i] == MISSING_NEVER || now_ms(r) - r->missing_ms[i] < r->o.patience_ms)
             continue;
         if (!is_led(r, i, &s)) {
-            (void)snprintf(why, why_size, "nobody leads shard %" PRIu32, i);
+            (void)snprintf(why, why_size, "shard %" PRIu32 " has no leader", i);
             return false;
         }
         if (ready)

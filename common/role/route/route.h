@@ -5,9 +5,9 @@
  *
  * A target is what one call goes to. With a list of ingesters (cluster.ingesters) that is an
  * ingester with all its shards, for as long as the process lives. In a cluster whose shards move it
- * is one shard, whoever leads it at the moment: a call that failed is sent again, to whoever leads
- * it then. Where shards stay for ever, it is sent again to the same one while that may be back in a
- * moment (route.c).
+ * is one shard, at its present leader: a call that failed is sent again, to the leader of that
+ * moment. Where shards never move, it is sent again to the same ingester while that may be back
+ * within seconds (route.c).
  *
  * Thread: the loop's, but for route_moves, route_shards, route_targets and route_target (any).
  */
@@ -40,14 +40,14 @@ const struct map *route_map(const struct route *r);
 size_t route_targets(const struct route *r);
 size_t route_target(const struct route *r, uint32_t shard);
 
-/* ERR_UNAVAILABLE: nobody leads it now, or nobody knows. */
+/* ERR_UNAVAILABLE: no leader is known. */
 struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
-/* What was asked there, or by way of another ingester (race_went_round), could not be done: looks
- * again soon. */
+/* Reports that a call to the target, direct or relayed (race_went_round), failed: the view is
+ * refreshed soon. */
 void route_failed(struct route *r, size_t target, bool went_round);
-/* One question, sent again where shards move and nobody led this one, until the deadline, and else
- * while its ingester may be back in a moment: so it must be harmless to ask twice. Moves
- * *payload. done is never called from inside; a call that ended must not be canceled. */
+/* Sends one query. Where shards move it is sent again, until the deadline, while the shard has no
+ * leader; else while its ingester may be back within seconds. So it must be harmless to ask twice.
+ * Moves *payload. done is never called from inside; a call that ended must not be canceled. */
 struct route_call;
 struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
                              struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,

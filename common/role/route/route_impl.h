@@ -16,14 +16,14 @@ struct route {
     struct rpc_peer **peers; /* of a list, one per ingester */
     size_t peers_len;
     _Atomic uint32_t shards;
-    uint64_t *missing_ms; /* by shard: since when nobody leads it; MISSING_NEVER: somebody does */
-    bool *round; /* by shard: who the view says leads it does not, and nobody can say who does */
+    uint64_t *missing_ms; /* by shard: since when it has no leader; MISSING_NEVER: it has one */
+    bool *round; /* by shard: the leader of the view does not lead, and the new one is not known */
     uint32_t missing_len;
     struct ways *ways;
 };
 
-/* Is there more than one way to anybody? In a list everybody has shards of his own alone: there,
- * what he says himself, or that he says nothing, is the answer. */
+/* True if an ingester can be reached through another one. In a list each ingester has shards of its
+ * own only: its own answer, or its silence, is the answer. */
 static inline bool route_rounds(const struct route *r)
 {
     return r->moves && view_nodes_len(r->o.view) > 1;
@@ -32,8 +32,8 @@ static inline bool route_rounds(const struct route *r)
 /* Another ingester may know the leader of this target better than our view. */
 bool route_goes_round(const struct route *r, size_t target);
 
-/* An ingester that can pass a call of this method on to the leader of this target, and its way; not
- * `but`. NULL: there is none at the moment. */
+/* Returns an ingester that can relay a call of this method to the leader of this target, and its
+ * way; not `but`. NULL: no such ingester at the moment. */
 struct rpc_peer *route_helper(struct route *r, size_t target, enum rpc_method method,
                               const struct way *but, struct way **ret_way);
 

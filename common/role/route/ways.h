@@ -38,19 +38,19 @@ struct ways {
     uint64_t credit;         /* thousandths of calls that may be sent twice */
     uint64_t credited_ns;    /* when time last added to it */
     struct list waiting;     /* of struct race.link */
-    struct timer *tick;      /* runs while somebody waits */
+    struct timer *tick;      /* runs while a call waits */
     bool ticking;
     unsigned turn; /* whose turn it is to help */
     struct ways_metrics metrics;
 };
 
-/* metrics may be NULL. on_tick runs every few ms from ways_wait on, until nobody waits. */
+/* metrics may be NULL. on_tick runs every few ms from ways_wait on, until no call waits. */
 struct ways *ways_new(struct loop *loop, uint64_t hedge_ms, struct metrics *metrics,
                       void (*on_tick)(void *ways));
-void ways_free(struct ways *w); /* nobody waits; NULL is fine */
+void ways_free(struct ways *w); /* no call waits; NULL is fine */
 
-/* By address, made if there is none, in the place of the one that was not used for longest when
- * they are WAYS_MAX. Lives as long as it is held (way_hold, way_drop), else for this turn. */
+/* Returns the way to an address, new if it has none. At WAYS_MAX the way that was not used for
+ * longest is replaced. Lives as long as it is held (way_hold, way_drop), else for this turn. */
 #define WAYS_MAX 4096 /* as rpc's peers */
 struct way *ways_at(struct ways *w, const char *addr);
 static inline struct way *way_hold(struct way *at)

@@ -292,7 +292,7 @@ def test_starts_on_a_full_volume():
             until(lambda: spare.exists() and spare.stat().st_blocks * 512 >= 10 * MIB, "a spare is kept")
             (folder / "data" / "written-as").unlink()
             full_and_started(server.process, ballast)
-            assert "the spare was given up" in server.process.log.read_text()
+            assert "the reserve file was deleted" in server.process.log.read_text()
             pushes.check()
             until(lambda: answers(server.process, "/readyz", 503, b"disk reserve"), "refuses writes")
             assert pushes.send().status == 503

@@ -472,7 +472,7 @@ def test_no_leader_for_queries():
         query = c.querier.get("/render", timeout=50, query=cluster.CPU_TYPE + '{service_name="svc"}',
                               from_="now-1h", until="now", format="collapsed")
         assert query.status == 503 and query.headers["Retry-After"], query
-        assert b"nobody leads shard" in query.body or b"half or more of the copies" in query.body, query
+        assert b"has no leader" in query.body or b"half or more of the copies" in query.body, query
         shutil.rmtree(one.process.folder / "data")
         for n in (one, two):
             n.process.start(wait=False)

@@ -110,7 +110,7 @@ def test_without_the_key_nothing_works_and_that_is_said():
                 finally:
                     stranger.cleanup()
             wait("the log", lambda: said(ingester, "level=warn",
-                                         "refused frames of somebody without our cluster key"))
+                                         "refused frames of a peer without our cluster key"))
             lines = [l for l in ingester.whole_log().splitlines() if "refused frames" in l]
             assert len(lines) <= 5, lines  # some hundred frames
             for reason in ("header", "checksum", "magic", "short"):

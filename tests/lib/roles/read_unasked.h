@@ -9,7 +9,7 @@
 
 #include "common/store/check/space.h"
 #include "common/store/retain/forecast.h"
-#include "ingester/admin/rpc_ledger.h"
+#include "ingester/read/ledger_run.h"
 
 void forecast_make(const struct forecast_in *in, uint64_t room, struct forecast *ret)
 {

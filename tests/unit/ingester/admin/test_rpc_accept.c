@@ -17,6 +17,7 @@
 #include "ingester/admin/accept_msg.h"
 #include "ingester/background/ledger.h"
 #include "ingester/base/state.h"
+#include "ingester/shard/shards.h"
 #include "proto/ledger.pb-c.h"
 #include "tests/lib/roles/ingester_bed.h"
 

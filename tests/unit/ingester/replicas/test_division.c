@@ -13,6 +13,7 @@
 
 #include "common/base/prng.h"
 #include "ingester/replicas/division.h"
+#include "ingester/shard/shards.h"
 
 static void test_table(void **state)
 {

@@ -164,7 +164,7 @@ static void test_announced(void **state)
     assert_int_equal(placed_newest_ms(p, 4), 77);
     /* Who reads by an earlier map does not know where to: by whatever it asks for. */
     assert_int_equal(placed_read(p, version - 1, &e), ERR_CONFLICT);
-    assert_non_null(strstr(e.text, "the querier has not heard of that yet"));
+    assert_non_null(strstr(e.text, "the querier will try again with the newer map"));
     assert_int_equal(placed_read(p, version, &e), 0);
     assert_int_equal(placed_read(p, version + 5, &e), 0);
     assert_int_equal(placed_read(p, 0, &e), 0); /* it asks everybody, or is of a version before */

@@ -6,10 +6,13 @@
 
 #include <cmocka.h>
 
+#include "common/cluster/view/view.h"
 #include "common/net/json_in.h"
 #include "common/role/admin/admin.h"
 #include "common/role/admin/ring_page.h"
-#include "common/role/process/process.h"
+#include "common/role/core/options.h"
+#include "common/role/core/readiness.h"
+#include "common/role/core/usage.h"
 
 static bool always_ready(void *self, const char **ret_why)
 {
@@ -49,9 +52,9 @@ static const struct cluster_conf cluster = { .coordination = "none",
                                              .ingesters = { addresses, 2 },
                                              .shards = 5 };
 
-static struct process process_of(enum process_state state, bool all_fine)
+static struct process_core process_of(enum process_state state, bool all_fine)
 {
-    struct process p = { .state = state, .parts_len = 3 };
+    struct process_core p = { .state = state, .parts_len = 3 };
 
     p.parts[0] = (struct process_part){ &plain, NULL };
     p.parts[1] = (struct process_part){ &fine, NULL };
@@ -103,7 +106,7 @@ static void test_ready(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct process p = process_of(rows[i].state, rows[i].all_fine);
+        struct process_core p = process_of(rows[i].state, rows[i].all_fine);
         struct str message = STR_NULL, ingester = STR_NULL;
         const struct json_val *root;
         struct json_doc *d;
@@ -132,7 +135,7 @@ static void test_ready(void **state)
 
 static void test_ring(void **state)
 {
-    struct process p = process_of(PROCESS_RUNNING, false);
+    struct process_core p = process_of(PROCESS_RUNNING, false);
     const struct json_val *root, *list, *shards;
     int64_t shard = -1;
     bool ready = true;
@@ -171,7 +174,7 @@ static void test_ring_page(void **state)
     const struct cluster_conf conf = { .coordination = "none",
                                        .ingesters = { odd, 2 },
                                        .shards = 3 };
-    struct process p = process_of(PROCESS_RUNNING, false);
+    struct process_core p = process_of(PROCESS_RUNNING, false);
     struct buf b;
 
     (void)state;
@@ -219,7 +222,7 @@ static void test_usage(void **state)
 /* What an operator must see to stands behind the first line; nothing is no line. */
 static void test_ready_with_a_note(void **state)
 {
-    struct process p = process_of(PROCESS_RUNNING, true);
+    struct process_core p = process_of(PROCESS_RUNNING, true);
     struct buf b;
 
     (void)state;

@@ -65,9 +65,9 @@ static void open_doors(struct net_world *w, struct process *p)
     w->server->o.doors = doors(&w->server->o.doors_len);
     w->server->o.admit = access_admits;
     w->server->o.admit_cookie = &p->access;
-    p->http = w->server;
-    p->metrics = w->metrics;
-    p->loop = w->loop;
+    p->core.ctx.http = w->server;
+    p->core.ctx.metrics = w->metrics;
+    p->core.ctx.loop = w->loop;
 }
 
 static bool from_afar;      /* the caller is on another machine */
@@ -112,7 +112,7 @@ static void test_pages(void **state)
     const char *right = "Authorization: Bearer 0123456789abcdef\r\n";
     const char *wrong = "Authorization: Bearer 0123456789abcdee\r\n";
     char path[] = "/tmp/embertree-access-XXXXXX";
-    struct process p = { .state = PROCESS_STARTING };
+    struct process p = { .core.state = PROCESS_STARTING };
     const struct cluster_conf cluster = { .coordination = "none" };
     struct net_world w;
     struct err e;
@@ -128,10 +128,10 @@ static void test_pages(void **state)
     put(path, "0123456789abcdef\n");
     assert_int_equal(access_init(&p.access, fs_real(), path, &e), 0);
     open_doors(&w, &p);
-    admin_routes(&p);
-    debug_routes(&p);
-    cluster_page_routes(&p);
-    p.ctx.cluster = &cluster;
+    admin_routes(&p.core, &p.health);
+    debug_routes(&p.debug, &p.core);
+    cluster_page_routes(&p.core);
+    p.core.ctx.cluster = &cluster;
     for (size_t i = 0; i < ARRAY_LEN(closed); i++) {
         assert_int_equal(status(&w, closed[i], ""), 401);
         assert_int_equal(status(&w, closed[i], wrong), 401);
@@ -180,17 +180,17 @@ static void test_changes(void **state)
         "Forwarded: for=10.1.1.1\r\n", "X-Real-IP: 10.1.1.1\r\n",
         "X-Forwarded-Host: h\r\n"
     };
-    struct process p = { .state = PROCESS_STARTING };
+    struct process p = { .core.state = PROCESS_STARTING };
     const struct cluster_conf cluster = { .coordination = "none" };
     struct net_world w;
 
     (void)state;
     open_doors(&w, &p);
-    debug_routes(&p);
-    cluster_page_routes(&p);
-    cluster_places_routes(&p);
-    cluster_rebalance_routes(&p);
-    p.ctx.cluster = &cluster;
+    debug_routes(&p.debug, &p.core);
+    cluster_page_routes(&p.core);
+    cluster_places_routes(&p.core);
+    cluster_rebalance_routes(&p.core);
+    p.core.ctx.cluster = &cluster;
     for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
         assert_int_equal(status(&w, changes[i], ""), 403);
         for (size_t k = 0; k < ARRAY_LEN(through); k++)

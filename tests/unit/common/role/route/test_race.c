@@ -405,7 +405,7 @@ static void test_poor_helpers(void **state)
     cut(&b, b.client_addr, b.nodes[0].addr);
     (void)run(&b, 1000);
     assert_int_equal(b.code, ERR_TIMEOUT);
-    assert_null(strstr(b.text, "by way of"));
+    assert_null(strstr(b.text, "relayed by"));
     bed_close(&b);
 }
 
@@ -421,7 +421,7 @@ static void test_errors(void **state)
     (void)run(&b, 1000);
     assert_int_equal(b.code, ERR_LIMIT);
     assert_non_null(strstr(b.text, "a will not"));
-    assert_non_null(strstr(b.text, "by way of mem://"));
+    assert_non_null(strstr(b.text, "relayed by mem://"));
     rpc_mem_heal(b.rpc.net);
     rpc_bed_sleep(&b.rpc, 30000);
     (void)run(&b, 1000);

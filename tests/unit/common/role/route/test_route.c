@@ -452,7 +452,7 @@ static void test_reads_end_early(void **state)
     rpc_bed_sleep(&b.rpc, 7000);
     assert_int_equal(b.ends, 4);
     assert_int_equal(b.code, ERR_UNAVAILABLE);
-    assert_non_null(strstr(b.text, "nobody leads shard 0"));
+    assert_non_null(strstr(b.text, "shard 0 has no leader"));
     (void)ask_of(&b, 0, RPC_MERGE, 60000);
     rpc_bed_sleep(&b.rpc, 1000);
     assert_int_equal(b.ends, 5);
@@ -501,7 +501,7 @@ static void test_patience(void **state)
     assert_true(route_ready(b.route, why, sizeof(why)));
     rpc_bed_sleep(&b.rpc, 1000);
     assert_false(route_ready(b.route, why, sizeof(why)));
-    assert_string_equal(why, "nobody leads shard 1");
+    assert_string_equal(why, "shard 1 has no leader");
     put_leader(&b, 1, 2, "a"); /* alone: it can store nothing */
     rpc_bed_sleep(&b.rpc, 500);
     assert_false(route_ready(b.route, why, sizeof(why)));

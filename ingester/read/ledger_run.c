@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_ledger: rows of the ledger and what the auditor found last, over all shards, packed. Rows are
- * of now, the auditor's of the moment it was there: `must` and `queryable` belong together.
+ * ledger_run: answers RPC_LEDGER from the shards of this process: rows of the ledger and what the
+ * auditor found last, packed. It runs in the queue of rpc_read.c, as every query does.
+ *
+ * The rows are read now; the figures of the auditor are those of its last visit. So `must` and
+ * `queryable`, both the auditor's, may be compared with each other, but not with the rows.
+ * Thread: any; a view of each store at a time.
  */
-#include "ingester/admin/rpc_ledger.h"
+#include "ingester/read/ledger_run.h"
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
@@ -209,7 +213,8 @@ static int answer(struct store_view *v, uint64_t distributor, const Embertree__L
 static int place_of(const Embertree__LedgerRequest *in, const struct read_source *src, uint32_t ask,
                     size_t *ret, struct err *e)
 {
-    uint32_t shard = in->n_shards == 1 ? in->shards[0] : ask; /* one that asks of one may not say */
+    uint32_t shard =
+        in->n_shards == 1 ? in->shards[0] : ask; /* with one shard, ask->shard may be unset */
 
     for (size_t i = 0; i < src->len; i++)
         if (src->numbers[i] == shard) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_ledger.h: RPC_LEDGER: what the ledgers of the shards say of tenants, and of a distributor's
+ * ledger_run.h: RPC_LEDGER: what the ledgers of the shards say of tenants, and of a distributor's
  * acks.
  */
-#ifndef INGESTER_ADMIN_RPC_LEDGER_H
-#define INGESTER_ADMIN_RPC_LEDGER_H
+#ifndef INGESTER_READ_LEDGER_RUN_H
+#define INGESTER_READ_LEDGER_RUN_H
 
 #include "ingester/read/read_run.h"
 
