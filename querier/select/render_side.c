@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/query/collectors.h"
+#include "querier/select/api_time.h"
 
 /* ---- parameters -------------------------------------------------------------------------------*/
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/query/collectors.h"
+#include "querier/select/api_time.h"
 
 #define STRS_MAX      1024 /* stacks are not deeper */
 #define LIMIT_DEFAULT 100

@@ -12,9 +12,9 @@
 #include <math.h>
 
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/api/table/api_views.h"
 #include "querier/render/compare.h"
+#include "querier/select/api_time.h"
 #include "querier/select/view_args.h"
 
 #define HOUR_MS         3600000

@@ -20,10 +20,10 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/merge/fn_table.h"
 #include "querier/merge/merged.h"
 #include "querier/query/collectors.h"
+#include "querier/select/api_time.h"
 #include "querier/select/spec.h"
 #include "querier/select/view_args.h"
 

@@ -20,12 +20,12 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/api/table/api_functions.h"
 #include "querier/merge/fn_table.h"
 #include "querier/merge/grew_rows.h"
 #include "querier/merge/label_lists.h"
 #include "querier/query/collectors.h"
+#include "querier/select/api_time.h"
 #include "querier/select/view_args.h"
 
 #define HOUR_MS          3600000

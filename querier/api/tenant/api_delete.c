@@ -21,8 +21,8 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "proto/delete.pb-c.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/query/ask_all.h"
+#include "querier/select/api_time.h"
 #include "querier/select/spec.h"
 
 #define REQUEST_BYTES_MAX (256 * KIB)
