@@ -138,6 +138,8 @@ NODISCARD int query_ask_estimate(struct query *q, size_t ask, const struct wire_
                                  bool detail, struct err *e);
 /* Drops the answered calls, their memory too, before new questions. */
 void query_calls_reset(struct query *q);
+/* The arena q->data, for decoded replies and for tables that are as large. */
+struct arena *query_data(struct query *q);
 /* Drops decoded replies, with what else is in q->data; between rounds of many questions. */
 void query_data_reset(struct query *q);
 /* Reads the next reply to `ask` after call *pos (start with 0): 1, 0 at the end, -1 error. The

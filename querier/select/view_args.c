@@ -155,13 +155,6 @@ NODISCARD int view_flag(struct query *q, const char *name, bool *ret, struct err
     return 0;
 }
 
-struct arena *view_data(struct query *q)
-{
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
-    return q->data;
-}
-
 /* ---- the tree ---------------------------------------------------------------------------------*/
 
 NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, struct err *e)

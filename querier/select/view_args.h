@@ -45,9 +45,6 @@ NODISCARD int view_function(struct query *q, struct str *ret, struct err *e);
 /* 1, true: true. Absent, 0, false: false. */
 NODISCARD int view_flag(struct query *q, const char *name, bool *ret, struct err *e);
 
-/* The arena of what may be as large as replies. */
-struct arena *view_data(struct query *q);
-
 /* Asks for the tree in every tenant of the request. */
 NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, struct err *e);
 /* Reads the replies into *m, and the bounds into *s. merged_deinit in any case. */

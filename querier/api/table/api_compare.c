@@ -174,7 +174,7 @@ static int count_instances(struct query *q, size_t ask, uint64_t *ret, struct er
 {
     struct timeline t;
 
-    timeline_init(&t, view_data(q));
+    timeline_init(&t, query_data(q));
     int code = merged_timeline(q, ask, 1, false, &t, e);
     *ret = t.groups.len;
     timeline_deinit(&t);

@@ -334,7 +334,7 @@ static int find_groups(struct query *q, struct functions *f, struct err *e)
 {
     struct timeline t;
 
-    timeline_init(&t, view_data(q));
+    timeline_init(&t, query_data(q));
     int code = merged_timeline(q, ASK_GROUPS, 1, false, &t, e);
     f->groups_len = (size_t)MIN(t.groups.len, f->groups_max);
     f->groups_omitted = t.groups.len - f->groups_len;

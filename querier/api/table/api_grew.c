@@ -315,7 +315,7 @@ static int read_service(struct query *q, struct grew *g, size_t ask, struct str 
 {
     struct side_sums s = { .by_name = map_str_new() };
 
-    struct arena_mark mark = arena_mark(view_data(q));
+    struct arena_mark mark = arena_mark(query_data(q));
     size_t used = arena_used(q->data);
     int code = read_sides(q, g, ask, &s, e);
     if (!code)
