@@ -2,7 +2,7 @@
  *
  * api_select.c: SelectSeries (proto/WIRE.md, "SelectSeries").
  */
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 
 #include <stdlib.h>
 

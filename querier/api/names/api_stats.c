@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 #include "common/model/slot.h"
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 #include "querier/merge/merged.h"
 #include "querier/messages/v1.h"
 #include "querier/select/connect_msg.h"
