@@ -3,8 +3,8 @@
 
 #include "common/base/mem.h"
 #include "common/render/metadata.h"
+#include "querier/merge/collectors.h"
 #include "querier/output/flame_stream.h"
-#include "querier/query/collectors.h"
 
 /* ---- questions --------------------------------------------------------------------------------*/
 

@@ -29,7 +29,6 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "querier/query/collectors.h"
 
 #define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
 #define ARENA_BYTES_MAX (4 * MIB)
@@ -184,13 +183,13 @@ void query_run_step(struct query *q)
 static void query_on_work(void *cookie)
 {
     struct query *q = cookie;
-    query_step_fn step = q->step;
+    query_step_fn step = q->step, before = q->before;
 
     CHECK(q->magic == QUERY_MAGIC && step);
-    q->step = NULL;
+    q->step = q->before = NULL;
     if (canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
-    else if ((!q->collectors || collectors_read(q, &q->err) == 0) && step(q, &q->err) == 0)
+    else if ((!before || before(q, &q->err) == 0) && step(q, &q->err) == 0)
         err_clear(&q->err); /* what was tried on the way may have left its mark */
 }
 
@@ -226,6 +225,7 @@ static void query_begin_again(struct query *q)
     q->data = NULL;
     q->doc = q->state = NULL;
     q->step = q->route->first;
+    q->before = NULL;
     q->missing = (struct fanout_missing){ 0 };
     buf_init(&q->out, 0);
     buf_init(&q->message, 0);

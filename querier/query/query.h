@@ -59,10 +59,11 @@ struct query {
     size_t tenants_len;
     const struct map *map; /* a reference: one and the same for all steps */
     struct plan_targets targets;
-    query_step_fn step; /* the next one */
-    void *state;        /* of the steps, in the arena */
-    struct buf message; /* the request, where it came compressed or in base64 */
-    void *doc;          /* the parsed body, freed by doc_free; may be NULL */
+    query_step_fn step;   /* the next one */
+    query_step_fn before; /* runs once in front of it, on the same thread; NULL: nothing does */
+    void *state;          /* of the steps, in the arena */
+    struct buf message;   /* the request, where it came compressed or in base64 */
+    void *doc;            /* the parsed body, freed by doc_free; may be NULL */
     void (*doc_free)(void *doc);
 
     VEC(struct fanout_call) calls; /* asked by the last step, answered for the next one */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "common/model/ptype.h"
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
 #include "querier/select/api_time.h"
 
 /* ---- parameters -------------------------------------------------------------------------------*/

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/model/ptype.h"
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
 #include "querier/select/api_time.h"
 
 #define STRS_MAX      1024 /* stacks are not deeper */

@@ -9,7 +9,7 @@
 #include "common/base/size.h"
 #include "common/model/slot.h"
 #include "querier/api/flame/select.h"
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
 
 enum { ASK_SERIES, ASK_EXEMPLARS };
 

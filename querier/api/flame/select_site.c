@@ -31,8 +31,8 @@
 #include "common/model/slot.h"
 #include "querier/api/flame/select_flat.h"
 #include "querier/api/flame/select_site.h"
+#include "querier/merge/collectors.h"
 #include "querier/merge/label_lists.h"
-#include "querier/query/collectors.h"
 
 #define CELLS_MAX 4096
 

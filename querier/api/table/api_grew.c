@@ -21,10 +21,10 @@
 #include "common/base/size.h"
 #include "common/model/ptype.h"
 #include "querier/api/table/api_functions.h"
+#include "querier/merge/collectors.h"
 #include "querier/merge/fn_table.h"
 #include "querier/merge/grew_rows.h"
 #include "querier/merge/label_lists.h"
-#include "querier/query/collectors.h"
 #include "querier/select/api_time.h"
 #include "querier/select/view_args.h"
 
