@@ -211,6 +211,21 @@ static void querier_free(void *self)
     xfree(qr);
 }
 
+static void querier_drain_node(struct querier *qr)
+{
+    asyncs_drop(qr->asyncs);
+    rpc_node_drain(qr->node, qr->drained, qr->drained_cookie);
+    qr->drained = NULL;
+}
+
+static void on_query_ended(struct querier *qr)
+{
+    CHECK(qr->running > 0);
+    qr->running--;
+    if (qr->running == 0 && qr->drained)
+        querier_drain_node(qr);
+}
+
 static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct querier *qr = XNEW(struct querier);
@@ -218,6 +233,7 @@ static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err
 
     qr->magic = QUERIER_MAGIC;
     qr->ctx = ctx;
+    qr->on_query_ended = on_query_ended;
     qr->conf = conf_get(ctx->conf, &querier_options);
     share = qr->conf->bytes_max ? qr->conf->bytes_max : share;
     budget_init(&qr->bytes, share);
@@ -255,21 +271,6 @@ static bool querier_ready(void *self, const char **ret_why)
         return true;
     *ret_why = qr->why;
     return false;
-}
-
-static void querier_drain_node(struct querier *qr)
-{
-    asyncs_drop(qr->asyncs);
-    rpc_node_drain(qr->node, qr->drained, qr->drained_cookie);
-    qr->drained = NULL;
-}
-
-void querier_query_ended(struct querier *qr)
-{
-    CHECK(qr->running > 0);
-    qr->running--;
-    if (qr->running == 0 && qr->drained)
-        querier_drain_node(qr);
 }
 
 static void querier_drain(void *self, void (*done)(void *cookie), void *cookie)

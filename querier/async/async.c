@@ -200,11 +200,6 @@ static void put_status(struct msg_out *o, const char *id, enum async_status stat
     msg_out_obj_end(o);
 }
 
-void async_detach(struct query *q)
-{
-    q->async_ask = ASK_DETACH;
-}
-
 /* What was fetched, as it was when it was looked up: pool threads do not see the entry change. */
 struct fetched {
     struct str id;
@@ -262,17 +257,6 @@ static int reply_fetched(struct query *q, struct err *e)
     bool read = msg_json(&msg_json_stacktraces, buf_str(&whole), &j);
     buf_deinit(&whole);
     return read ? query_out_end(q, e) : err_set(e, ERR_INTERNAL, "a kept result cannot be read");
-}
-
-void async_fetch(struct query *q, struct str id)
-{
-    struct fetched *f = ARENA_NEW(q->arena, struct fetched);
-
-    CHECK(f);
-    f->id = id;
-    q->state = f;
-    q->async_ask = ASK_FETCH;
-    q->step = reply_fetched;
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------*/
@@ -438,7 +422,8 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
     return 0;
 }
 
-NODISCARD int async_on_loop(struct query *q, struct err *e)
+/* ERR_RATE: too many run; ERR_NOT_FOUND. */
+static int on_loop(struct query *q, struct err *e)
 {
     enum ask ask = (enum ask)q->async_ask;
 
@@ -474,7 +459,8 @@ static void publish(struct async_entry *x)
                   NULL);
 }
 
-void async_end(struct query *q)
+/* A detached query ends. */
+static void on_end(struct query *q)
 {
     struct asyncs *s = q->qr->asyncs;
     struct async_entry *x = q->async;
@@ -500,7 +486,8 @@ void async_end(struct query *q)
         publish(x); /* else once it is announced */
 }
 
-void async_release(struct query *q)
+/* A query that has fetched a result ends. */
+static void on_release(struct query *q)
 {
     struct asyncs *s = q->qr->asyncs;
     struct async_entry *x = q->async;
@@ -509,4 +496,26 @@ void async_release(struct query *q)
     x->readers--;
     if (x->status != ASYNC_IN_PROGRESS && !q->err.code)
         x->until_ns = MIN(x->until_ns, now_ns(s) + TOLD_S * UINT64_C(1000000000));
+}
+
+/* ---- what steps call --------------------------------------------------------------------------*/
+
+static const struct query_ending ending = { on_loop, on_end, on_release };
+
+void async_detach(struct query *q)
+{
+    q->async_ask = ASK_DETACH;
+    q->ending = &ending;
+}
+
+void async_fetch(struct query *q, struct str id)
+{
+    struct fetched *f = ARENA_NEW(q->arena, struct fetched);
+
+    CHECK(f);
+    f->id = id;
+    q->state = f;
+    q->async_ask = ASK_FETCH;
+    q->ending = &ending;
+    q->step = reply_fetched;
 }

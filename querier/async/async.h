@@ -31,14 +31,4 @@ void async_detach(struct query *q);
  */
 void async_fetch(struct query *q, struct str id);
 
-/* ---- for query.c ---- */
-
-/* After a step of a query with q->async_ask: detaches it, which answers its request, or finds what
- * it asks for. ERR_RATE: too many run; ERR_NOT_FOUND. */
-NODISCARD int async_on_loop(struct query *q, struct err *e);
-/* A detached query ends: takes q->out or q->err. */
-void async_end(struct query *q);
-/* A query that has fetched ends. */
-void async_release(struct query *q);
-
 #endif

@@ -23,7 +23,7 @@
  *
  * Thread: the loop's, except query_on_work.
  */
-#include "querier/async/async.h"
+#include "querier/query/query.h"
 
 #include <stdio.h>
 
@@ -147,16 +147,16 @@ void query_end(struct query *q)
     if (q->http)
         reply(q);
     else
-        async_end(q);
+        q->ending->end(q);
     if (q->async)
-        async_release(q);
+        q->ending->release(q);
     querier_metrics_ended(&qr->metrics, q->route->path, q->err.code,
                           (double)(now_ns(q) - q->began_ns) / 1e9);
     if (q->held)
         query_give(q, q->held);
     turn_leave(qr->turns, &q->turn, q->went_ns ? (now_ns(q) - q->went_ns) / 1000 : 0);
     query_free(q);
-    querier_query_ended(qr);
+    qr->on_query_ended(qr);
 }
 
 /* ---- steps and calls --------------------------------------------------------------------------*/
@@ -346,7 +346,7 @@ static void query_on_worked(void *cookie)
     CHECK(q->magic == QUERY_MAGIC);
     if (!q->err.code && canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
-    if (!q->err.code && q->async_ask && async_on_loop(q, &q->err) == 0)
+    if (!q->err.code && q->async_ask && q->ending->on_loop(q, &q->err) == 0)
         err_clear(&q->err);
     if (!q->err.code && query_stream_send(q))
         return;

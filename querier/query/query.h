@@ -36,6 +36,14 @@ struct query_route {
 /* Appends about `want` bytes of the answer to *out; *ret_more: there is more. Pool thread. */
 typedef int (*query_piece_fn)(struct query *q, void *cookie, size_t want, struct buf *out,
                               bool *ret_more, struct err *e);
+/* What async/ does with a query that works without its request; called on the loop. */
+struct query_ending {
+    /* After a step of a query with async_ask: detaches it, which answers its request, or finds what
+     * it asks for. */
+    int (*on_loop)(struct query *q, struct err *e);
+    void (*end)(struct query *q);     /* http is NULL: takes q->out or q->err */
+    void (*release)(struct query *q); /* q->async is set: a reader of a result ends */
+};
 struct query_stream { /* query_stream.c */
     query_piece_fn next;
     void (*free)(void *cookie);
@@ -84,6 +92,7 @@ struct query {
     struct err err;
     struct async_entry *async; /* what this works for, then http is NULL; or what it reads */
     int async_ask;             /* of async.c */
+    const struct query_ending *ending; /* NULL: it ends with its request; set with async_ask */
 
     /* The reply. */
     struct query_stream stream;
