@@ -6,7 +6,8 @@
 #ifndef QUERIER_API_API_H
 #define QUERIER_API_API_H
 
-#include "querier/query/query.h"
+struct err;
+struct query;
 
 /* names/api_connect.c */
 int api_profile_types(struct query *q, struct err *e);
