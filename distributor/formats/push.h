@@ -10,7 +10,7 @@
 #include "common/model/label.h"
 #include "common/model/ptype.h"
 #include "common/model/stacks.h"
-#include "distributor/base/ingest.h"
+#include "distributor/formats/ingest.h"
 #include "distributor/formats/pprof/known_counts.h"
 
 struct push;

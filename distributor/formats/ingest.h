@@ -3,8 +3,8 @@
  * ingest.h: the query parameters of POST /ingest, checked (proto/WIRE.md, "Ingest
  * parameters", "Format detection").
  */
-#ifndef DISTRIBUTOR_BASE_INGEST_H
-#define DISTRIBUTOR_BASE_INGEST_H
+#ifndef DISTRIBUTOR_FORMATS_INGEST_H
+#define DISTRIBUTOR_FORMATS_INGEST_H
 
 #include "common/base/arena.h"
 #include "common/base/err.h"
