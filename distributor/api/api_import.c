@@ -35,6 +35,7 @@
 #include "distributor/base/state.h"
 #include "distributor/intake/intake.h"
 #include "distributor/rules/rules.h"
+#include "distributor/send/ledger.h"
 #include "distributor/send/pack.h"
 
 #define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')

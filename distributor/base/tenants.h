@@ -11,7 +11,7 @@
 #include "common/base/str.h"
 #include "common/sys/share.h"
 #include "distributor/base/options.h"
-#include "distributor/send/write_id.h"
+#include "distributor/base/write_secret.h"
 
 #define TENANTS_STORED_AGAIN_S 60 /* what is stored is not known to be less before that */
 

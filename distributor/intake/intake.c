@@ -30,6 +30,8 @@
 #include "common/base/wr.h"
 #include "distributor/base/tokens.h"
 #include "distributor/intake/intake_impl.h"
+#include "distributor/send/knowns.h"
+#include "distributor/send/ledger.h"
 #include "distributor/send/pack.h"
 
 #define KEY_BYTES_MAX  255

@@ -12,6 +12,7 @@
  * An error of the decoder itself fails the request as a whole, before anything of it is sent.
  */
 #include "distributor/intake/intake_impl.h"
+#include "distributor/send/knowns.h"
 #include "distributor/send/pack.h"
 
 #define PUSH_LEAST (64 * KIB) /* less memory than this is none for another push */
