@@ -10,7 +10,7 @@
 #define AT(field) offsetof(struct cli_opts, field)
 #define DAY_MS    UINT64_C(86400000)
 
-const struct cli_option cli_options[] = {
+static const struct cli_option ctl_options[] = {
     /* everywhere */
     { "server", 's', CLI_TEXT, AT(server), "URL", NULL,
       "Where the server is, or unix:PATH for its socket on this machine (http.admin_socket); "
@@ -129,7 +129,6 @@ const struct cli_option cli_options[] = {
     { "retries", 0, CLI_NUMBER, AT(retries), "N", NULL,
       "Of a body the server has no room for; default: 20", 1000000, false },
 };
-const size_t cli_options_len = ARRAY_LEN(cli_options);
 
 #define WHAT "type query service from until allow-partial"
 
@@ -375,7 +374,7 @@ static const struct cli_command cluster_cli = {
     .args_max = SIZE_MAX,
     .run = ctl_cluster,
 };
-const struct cli_command upload_cli = {
+static const struct cli_command upload_cli = {
     .name = "upload",
     .args = "FILE...",
     .help = "Upload profiles of any format to look at them; prints links.",
@@ -386,7 +385,7 @@ const struct cli_command upload_cli = {
     .args_max = SIZE_MAX,
     .run = ctl_upload,
 };
-const struct cli_command import_cli = {
+static const struct cli_command import_cli = {
     .name = "import",
     .args = "--name APP FILE|FOLDER...",
     .help = "Send profiles from files, with the times they are of; old ones as well.",
@@ -447,7 +446,7 @@ static const struct cli_command man_cli = {
     .run = ctl_man,
 };
 
-const struct cli_command *const cli_commands[] = {
+static const struct cli_command *const ctl_commands[] = {
     &top_cli,
     &tree_cli,
     &sandwich_cli,
@@ -474,4 +473,36 @@ const struct cli_command *const cli_commands[] = {
     &completion_cli,
     &man_cli,
     NULL,
+};
+
+const struct cli_table ctl_table = {
+    .options = ctl_options,
+    .options_len = ARRAY_LEN(ctl_options),
+    .commands = ctl_commands,
+};
+
+/* ---- commands of the all-in-one binary that read the same options ---- */
+
+static int run_upload(int argc, char **argv)
+{
+    return cli_run_plain(&ctl_table, &upload_cli, "embertree upload", argc, argv);
+}
+
+const struct command upload_command = {
+    .name = "upload",
+    .args = "[--server URL] [--name NAME] FILE...",
+    .help = "Upload profiles of any format to look at them; prints links.",
+    .run = run_upload,
+};
+
+static int run_import(int argc, char **argv)
+{
+    return cli_run_plain(&ctl_table, &import_cli, "embertree import", argc, argv);
+}
+
+const struct command import_command = {
+    .name = "import",
+    .args = "--name APP [--server URL] [--from TIME] [--level 1m] [--state FILE] FILE|FOLDER...",
+    .help = "Send profiles from files, with the times they are of; old ones as well.",
+    .run = run_import,
 };

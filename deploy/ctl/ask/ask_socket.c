@@ -37,6 +37,7 @@ static bool take(struct cli *c, const char *path)
     if (!local_path(path, text, sizeof(text), &c->socket_dir))
         return false;
     c->socket = xstrdup(text);
+    c->socket_drop = ask_socket_drop;
     return true;
 }
 

@@ -40,9 +40,4 @@ void what_title(const struct cli *c, const struct what *w, struct buf *out);
 /* "nanoseconds": the sample unit of a type id. */
 struct str what_unit(const char *type);
 
-/* For completion and help: short names that types are known by. */
-#define WHAT_TYPES                                                                                 \
-    "cpu samples wall itimer alloc_space alloc_objects inuse_space inuse_objects goroutine mutex " \
-    "contentions delay block lock_count lock_time"
-
 #endif

@@ -22,6 +22,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/fs.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/ctl.h"
 #include "deploy/ctl/local/import_files.h"
@@ -375,15 +376,3 @@ int ctl_import(struct cli *c)
     buf_deinit(&x.coded);
     return code;
 }
-
-static int run(int argc, char **argv)
-{
-    return cli_run_plain(&import_cli, "embertree import", argc, argv);
-}
-
-const struct command import_command = {
-    .name = "import",
-    .args = "--name APP [--server URL] [--from TIME] [--level 1m] [--state FILE] FILE|FOLDER...",
-    .help = "Send profiles from files, with the times they are of; old ones as well.",
-    .run = run,
-};

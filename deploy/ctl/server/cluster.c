@@ -7,6 +7,7 @@
 
 #include "common/cluster/map/record.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/server/places.h"
 #include "deploy/ctl/server/rebalance.h"

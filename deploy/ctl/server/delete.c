@@ -13,6 +13,7 @@
 #include "common/model/attime.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define ROUTE   "/api/v1/delete"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 static double number(const struct json_val *obj, const char *key)

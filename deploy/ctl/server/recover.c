@@ -14,6 +14,7 @@
 #include "common/base/vec.h"
 #include "common/cluster/rebuild/kept_join.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define KEPT       "/api/v1/cluster/kept"

@@ -10,6 +10,7 @@
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/costs.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define TOP       3
