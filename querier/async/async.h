@@ -24,8 +24,8 @@ void asyncs_free(struct asyncs *s); /* no query runs; NULL is fine */
 
 /* ---- for steps ---- */
 
-/* From here on the query works for whoever asks for its id. What it has asked and the step it has
- * set are what goes on; it may refer to nothing of the request. */
+/* From here on the query works for callers that fetch its id. Its questions and the step it has set
+ * continue; they may refer to nothing of the request. */
 void async_detach(struct query *q);
 /* The query's answer is what another one with this id has, or how far it is. ERR_NOT_FOUND later.
  */

@@ -18,8 +18,8 @@
  * next map, once that is here; twice at most, and not if it was answered in part already, works in
  * the background, or has asked what is no read.
  *
- * If the client goes away, calls in flight are canceled at once; a step that runs is told by a flag
- * it polls, and its result is dropped.
+ * If the client disconnects, calls in flight are canceled at once; a step that runs polls a flag,
+ * and its result is dropped.
  *
  * Thread: the loop's, except query_on_work.
  */
@@ -247,7 +247,8 @@ static void query_begin_again(struct query *q)
         query_run_step(q);
 }
 
-/* An ingester refused our map. Here the next one may be heard of a moment later. */
+/* An ingester refused our map as too old. Waits up to LOOK_MOST_NS for a newer one, then begins the
+ * query again. */
 static void on_look(void *cookie)
 {
     struct query *q = cookie;

@@ -3,7 +3,7 @@
  * query.h: the life of one request, whatever it asks.
  *
  * A query is a chain of steps on pool threads. A step either asks ingesters something (query_ask_*)
- * and names the step that goes on with the replies, or writes the reply (query->out) and is the
+ * and names the step that continues with the replies, or writes the reply (query->out) and is the
  * last.
  */
 #ifndef QUERIER_QUERY_QUERY_H
@@ -132,8 +132,8 @@ NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_que
                               const struct str *call_site, size_t call_site_len, struct err *e);
 NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
                                  const struct wire_timeline *tl, struct err *e);
-/* The same; where an answer would take more memory than it may (ERR_LIMIT) there is none, and the
- * query goes on. */
+/* The same; an answer that would take more memory than it may (ERR_LIMIT) is left out, and the
+ * query continues. */
 NODISCARD int query_ask_timeline_if(struct query *q, size_t ask, const struct wire_query *wq,
                                     const struct wire_timeline *tl, struct err *e);
 NODISCARD int query_ask_functions(struct query *q, size_t ask, const struct wire_query *wq,
@@ -178,8 +178,8 @@ struct estimate {
     size_t len;
 };
 NODISCARD int query_estimate(struct query *q, size_t ask, struct estimate *ret, struct err *e);
-/* Starts q->out as JSON, or as a message in the caller's encoding, that may use what is left of the
- * memory; query_out_end checks it. */
+/* Starts q->out as JSON, or as a message in the caller's encoding. It may use the rest of the
+ * query's memory; query_out_end checks it. */
 void query_json(struct query *q, struct json *j);
 void query_msg(struct query *q, struct msg_out *o);
 NODISCARD int query_out_end(struct query *q, struct err *e);

@@ -44,7 +44,7 @@ void query_give(struct query *q, size_t n)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-/* Whom to ask: the places of the service, or of the tenant, or everybody. *ret_all: everybody. */
+/* Which targets to ask: the places of the service, or of the tenant, or all. *ret_all: all. */
 static int targets_of(const struct query *q, const struct wire_query *wq, struct plan_targets *ret,
                       bool *ret_all, struct err *e)
 {

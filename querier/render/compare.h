@@ -2,7 +2,7 @@
  *
  * compare.h: the functions of two call trees side by side, and what makes two sides comparable.
  *
- * Values stay as they are stored; a mode says by what each side is multiplied when it is shown:
+ * Values are kept as stored; a mode says by which factor each side is multiplied when shown:
  *
  *   absolute   1                          relative   100 / total of the side: percent of it
  *   second     1 / seconds of the range   instance   1 / instances       second-instance   both

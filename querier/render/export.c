@@ -144,8 +144,8 @@ static void add_value(struct export_set *x, uint32_t node, uint64_t value)
     x->self.ptr[node] = MIN(sum, (uint64_t)INT64_MAX);
 }
 
-/* Marks the nodes that are on the way to a value; a leaf that is made anew needs its callers only.
- */
+/* Marks the nodes between the root and a value; a leaf that is made again needs its callers only.
+ * */
 static int mark_needed(struct adding *a, struct err *e)
 {
     const struct calltree_part *p = a->p;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * focus.h: the part of a call tree that concerns one function, and its sandwich: who calls it, and
- * what it calls. Exact: of the whole tree, before anything is cut.
+ * focus.h: the part of a call tree that concerns one function, and its sandwich: its callers and
+ * its callees. Exact: of the whole tree, before anything is cut.
  *
  * Where a function calls itself, by whatever way, a stack counts once, at its outermost call: so
  * the total of both halves is the function's total (top.h), and each caller above joins to the

@@ -24,7 +24,8 @@ enum top_sort { TOP_SELF, TOP_TOTAL, TOP_NAME };
 
 /* Memory it takes at most, beside the tree. */
 size_t top_cost(const struct calltree *t);
-/* Every function that a stack with a value contains, in no order. The root is none. */
+/* Every function that a stack with a value contains, in no order. The root does not count as a
+ * function. */
 void top_init(struct top *top, const struct calltree *t);
 void top_deinit(struct top *top);
 /* Keeps the rows whose name contains the text; ASCII letters know no case. */

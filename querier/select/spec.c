@@ -8,7 +8,7 @@ static int no_room(const struct arena *a, struct err *e)
     return err_set(e, ERR_LIMIT, "the query text needs over %zu bytes", arena_limit(a));
 }
 
-/* A regex that does not compile is the client's mistake: say so before anybody is asked. */
+/* A regex that does not compile is the client's mistake: reported before any ingester is asked. */
 static int try_regexes(struct selector *s, struct err *e)
 {
     int code = selector_compile(s, e);
@@ -66,7 +66,7 @@ static struct str before_braces(struct str text)
     return str_trim(brace < 0 ? text : str_sub(text, 0, (size_t)brace));
 }
 
-/* Takes the first name="<profile type>" out of the matchers; false if there is none. */
+/* Takes the first name="<profile type>" out of the matchers; false: not found. */
 static bool take_type(struct selector *s, const char *name, struct str *ret)
 {
     for (size_t i = 0; i < s->len; i++) {

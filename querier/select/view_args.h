@@ -37,7 +37,7 @@ const char *view_nodes_given(const struct query *q, struct str *ret);
 NODISCARD int view_nodes(struct query *q, size_t *ret, struct err *e);
 /* offset, limit (default 100, at most 10,000), search. */
 NODISCARD int view_page_read(struct query *q, struct view_page *ret, struct err *e);
-/* The parameter as one of n words; *ret is its number and stays as it is if there is none. */
+/* The parameter as one of n words; *ret is its number, and unchanged if the parameter is absent. */
 NODISCARD int view_word(struct query *q, const char *name, const char *const *words, size_t n,
                         size_t *ret, struct err *e);
 /* `function`, which must be there. */
