@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * distributor: start, readiness and end of the role. It keeps nothing: what was not acked by an
- * ingester was never promised to anybody.
+ * distributor: start, readiness and end of the role. It keeps nothing: a client gets its answer
+ * only after ingesters have acked, so a crash loses nothing that was promised.
  */
 #include "distributor/distributor.h"
 
@@ -98,7 +98,7 @@ static void distributor_free(void *self)
     xfree(d);
 }
 
-/* The configured secret, "" if there is none; from its file if one is named. */
+/* The configured secret, from its file if one is named. *ret is "" if no secret is configured. */
 static int configured_secret(struct distributor *d, const char **ret, struct err *e)
 {
     const struct distributor_conf *c = d->conf;
@@ -186,7 +186,7 @@ static uint64_t known_used(void *cookie)
     return knowns_bytes(d->knowns);
 }
 
-/* Beside the budget of pushes: what is kept for the next ones. */
+/* Memory that is kept for the next pushes, outside of the budget of pushes in work. */
 static uint64_t kept_used(void *cookie)
 {
     const struct distributor *d = cookie;

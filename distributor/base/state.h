@@ -41,9 +41,9 @@ struct distributor {
     struct arenas *arenas;           /* owned: of pushes; any thread */
     struct intake *spares;           /* owned: requests that ended, for the next ones */
     size_t spares_len;
-    uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */
-    _Atomic uint64_t seeds;          /* that were given; any thread */
-    struct scrape *scrape;           /* owned; NULL: nothing is fetched */
+    uint64_t seed;          /* of all tables of pushes; random, so clients do not know it */
+    _Atomic uint64_t seeds; /* that were given; any thread */
+    struct scrape *scrape;  /* owned; NULL: nothing is fetched */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
     struct tokens *tokens;           /* owned; NULL: none are known */
     struct forward *forward;         /* owned; NULL: nothing is forwarded */

@@ -38,7 +38,7 @@
 #define ASK_MS      10000
 #define AGAIN_MS    15000
 #define LOOK_MS     1000
-#define OLD_MS      600000 /* so long an ingester of before is asked about single shards */
+#define OLD_MS      600000 /* so long an ingester of an older version is asked shard by shard */
 #define BAD_MAX     3
 #define REQUEST_MAX (4 * MIB)
 #define CLOCKS_MS   INT64_C(300000) /* ours and a shard's may differ by */
@@ -182,7 +182,7 @@ static void judge(struct ledger_book *b, struct acked_entry *x, const Embertree_
     }
 }
 
-/* What is left of a group is asked about again. */
+/* Asks about the rest of a group again later. */
 static void ask_later(struct ledger_book *b, struct acked_group *g, uint64_t wait_ms)
 {
     uint64_t now = now_ms(b);
@@ -340,8 +340,8 @@ static size_t gather(struct ask *c, const struct due *due, size_t n, bool single
     return i;
 }
 
-/* What is due of one ingester: a question; the rest waits for its answer, behind what others are
- * to be asked. */
+/* Makes one question of the groups that are due at one ingester. The rest waits for its answer,
+ * after the questions to other ingesters. */
 static void ask_peer(struct ledger_book *b, const struct due *due, size_t n)
 {
     struct ask *c = is_asked(b, due[0].peer) ? NULL : free_call(b);
@@ -390,7 +390,7 @@ static void take_due(struct ledger_book *b)
         qsort(b->due.ptr, b->due.len, sizeof(*b->due.ptr), by_peer);
 }
 
-/* Asks what is due, as far as there are calls for it. */
+/* Asks about groups that are due while calls are free. */
 static void pump(struct ledger_book *b)
 {
     if (b->d->closing || b->running == CALLS_MAX || !route_shards(b->d->route))
@@ -430,11 +430,11 @@ static void make_metrics(struct ledger_book *b)
     b->lost = cell(b, METRIC_COUNTER, "embertree_ledger_acks_lost_total",
                    "Acked series that their shard does not have; must be 0");
     b->doubled = cell(b, METRIC_COUNTER, "embertree_ledger_acks_doubled_total",
-                      "Series that a shard stored and nobody sent, or twice; must be 0");
+                      "Series that a shard stored twice, or that no distributor sent; must be 0");
     b->questions = cell(b, METRIC_COUNTER, "embertree_ledger_acks_questions_total",
                         "Questions to ingesters about acks, each about some shards");
     b->bytes = cell(b, METRIC_GAUGE, "embertree_ledger_acks_bytes",
-                    "Memory of acks that nobody was asked about yet");
+                    "Memory of acks that no ingester was asked about yet");
     b->behind = cell(b, METRIC_GAUGE, "embertree_ledger_acks_behind_seconds",
                      "How long the oldest acks wait to be asked about beyond their time");
 }

@@ -6,14 +6,14 @@
  *          H(tenant secret; "sender", id of the profile, body)       its sender numbers them, or
  *          H(tenant secret; "body", name, from, until, ..., body)    the body carries its own time
  *                                                                    below the second, or
- *          random                                                    nobody knows: never equal
+ *          random                                                    not known: never equal
  *          H(tenant secret; "import", the sender's id or the message) imported data
  *   id   = H(tenant secret; base, labels, profile type)              one per series
  *
  * Why the body: Alloy, the Java agent and OpenTelemetry collectors send again after a timeout
  * without any key. A profile that says to the nanosecond when it was taken is, byte for byte, the
  * same profile. Folded text is not: two idle pods send equal lines all day long, and each counts.
- * from and until go in as they were written: "now-10s" is another instant at every retry.
+ * from and until are hashed as text: "now-10s" is another instant at every retry.
  *
  * A sender's own id (Push, OTLP) counts together with the bytes of the profile: an agent that sends
  * one id all day long must lose nothing by it.
@@ -27,7 +27,7 @@
  *
  * H is SipHash-2-4, keyed: a tenant cannot make ids that collide with those of another one, nor
  * guess them. The body itself, up to tens of megabytes, is first condensed by XXH3-128 with a seed
- * from the secret; who can find collisions there can only make his own pushes count once.
+ * from the secret; a tenant that finds collisions there can only make its own pushes count once.
  */
 #include "distributor/send/write_id.h"
 

@@ -8,7 +8,7 @@
  *   vector = u32 count, elements       string = vector of bytes       reference = u32, forward
  *
  * Nothing is checked in advance: each step is checked against the buffer when it is taken, so a
- * part that nobody reads may be garbage. The bytes need no alignment.
+ * part that is not read may be garbage. The bytes need no alignment.
  *
  * Format: FlatBuffers, "Internals" (proto/FORMATS.md, "Arrow streams").
  */
