@@ -12,7 +12,7 @@ static bool plain(char c)
 #define IN_APP   "a service name: letters, digits and _ . - / are"
 #define IN_LABEL "a label name: letters, digits, _ and . are"
 
-/* Names the character; one that would not print (or starts a UTF-8 sequence) by its number. */
+/* Names the character, by its number if it does not print (or starts a UTF-8 sequence). */
 static int bad_char(struct err *e, const char *where, char c)
 {
     if (c > ' ' && c < 0x7f)

@@ -19,7 +19,7 @@ static bool is_multipart(const struct ingest *in)
             str_contains(in->raw.content_type, STR("multipart/form-data")));
 }
 
-/* For who sends a form where the data itself is wanted; nothing but a form begins so. */
+/* Refuses a form where the data itself is wanted; no other body begins with these bytes. */
 static int check_no_form(const struct ingest *in, struct str body, struct err *e)
 {
     if (is_multipart(in) || !str_starts(body, STR("--")) ||
@@ -301,7 +301,7 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
     case FORMAT_JFR:
         return decode_jfr(in, body, l, now_ms, push, e);
     }
-    return err_set(e, ERR_INTERNAL, "format %d is none", (int)in->format);
+    return err_set(e, ERR_INTERNAL, "format %d does not exist", (int)in->format);
 }
 
 void formats_identity(const struct ingest *in, struct str body, struct arena *a,

@@ -6,16 +6,18 @@
  *
  * Sure is what a shard said it stored now. In doubt is what it said it knew when we had tried it
  * before without an answer, and what it never answered: both may be in its sums, by the try that
- * was not answered. Known at the first try is somebody else's, and not in its sums under our name.
- * A try that comes late, after a later one was answered, is a duplicate there and changes nothing.
+ * was not answered. A write that the shard knew at our first try came from another distributor, and
+ * is not in its sums under our id. A try that comes late, after a later one was answered, is a
+ * duplicate there and changes nothing.
  *
  * A group of acks is asked for when no write of its epoch can be under way any more: two epochs and
  * the longest life of a push after its first ack. What falls due for one ingester goes in one
  * question, up to CALLS_MAX ingesters at once, one question each. A question about several shards
- * fails if one of them is not there any more (or the ingester is of a version that knows only
- * one): then each is asked about alone. Who disagrees is asked twice more, for the answer may be of
- * a leader of before; then it is said: lost, or doubled. Who does not answer for most of the time
- * rows are kept is counted as not audited, as is what did not fit here.
+ * fails if one of them has moved away (or the ingester is of a version that knows only one): then
+ * each is asked about alone. A shard that disagrees is asked twice more, since the first answer may
+ * have come from a former leader; then the difference is logged as lost or doubled. Acks of a shard
+ * that does not answer for most of the time that rows are kept count as not audited, as do acks
+ * that did not fit into memory.
  */
 #include "distributor/send/ledger.h"
 

@@ -108,7 +108,7 @@ static void find_frames(struct pprof_find *x, uint32_t *ret)
     known_find_frames(x->k, frames, n, ret + line - n);
 }
 
-/* Of n frames; KNOWN_NONE too if there is none: such a location is an address. */
+/* The step of n frames. KNOWN_NONE: not known, or n is 0: such a location is an address. */
 static inline uint32_t find_step(const struct known *k, const uint32_t *frames, size_t n)
 {
     if (LIKELY(n == 1 && frames[0] < KNOWN_MANY))

@@ -81,7 +81,7 @@ void pprof_seen_key_last(const struct pprof_seen *s, struct str ids, bool tagged
 {
     char last[PPROF_SEEN_HEAD] = { 0 };
 
-    memcpy(last, ids.ptr, ids.len); /* of what is left of the body */
+    memcpy(last, ids.ptr, ids.len); /* of the rest of the body */
     pprof_seen_key_near(s, (struct str){ last, ids.len }, tagged, ret);
     ret->ids = ids;
 }

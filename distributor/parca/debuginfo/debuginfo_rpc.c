@@ -147,7 +147,7 @@ void debuginfo_rpc_finish(struct svc_call *c, struct debuginfo_entry *x, struct 
         return;
     }
     struct finish *f = XNEW(struct finish);
-    x->state = DEBUGINFO_WRITING; /* nobody else's now */
+    x->state = DEBUGINFO_WRITING; /* from here on it is only this writer's */
     f->call = c;
     debuginfo_upload_open(&f->up, a->d, a->index, x);
     f->up.then = finish_then;
