@@ -29,7 +29,7 @@ static const struct cli_option ctl_options[] = {
     { "tls-cert", 0, CLI_TEXT, AT(tls_cert), "FILE", "@files", "Our certificate (PEM)", 0, true },
     { "tls-key", 0, CLI_TEXT, AT(tls_key), "FILE", "@files", "Its key (PEM)", 0, true },
     { "insecure", 0, CLI_FLAG, AT(insecure), NULL, NULL,
-      "Take any certificate of the server: anybody between can read and change everything", 0,
+      "Take any certificate of the server: others on the network can read and change all data", 0,
       true },
     { "timeout", 0, CLI_DURATION, AT(timeout_ms), "TIME", NULL,
       "How long an answer may take; default: 60s", DAY_MS, true },
@@ -125,7 +125,7 @@ static const struct cli_option ctl_options[] = {
     { "level", 0, CLI_TEXT, AT(level), "LEVEL", "@levels",
       "No finer than this: 10s 1m 10m 1h 6h 1d 8d 64d", 0, false },
     { "state", 0, CLI_TEXT, AT(state), "FILE", "@files",
-      "Remembers what was imported; give it again to go on", 0, false },
+      "Remembers what was imported; give it again to continue", 0, false },
     { "retries", 0, CLI_NUMBER, AT(retries), "N", NULL,
       "Of a body the server has no room for; default: 20", 1000000, false },
 };
@@ -205,7 +205,7 @@ static const struct cli_command grew_cli = {
 static const struct cli_command sandwich_cli = {
     .name = "sandwich",
     .args = "FUNCTION [SERVICE]",
-    .help = "One function: who calls it, and what it calls.",
+    .help = "One function: its callers, and the functions it calls.",
     .more =
         "Callers are turned round: what stands below a function called it. A stack counts once, at "
         "the outermost call.\n"
@@ -287,14 +287,15 @@ static const struct cli_command space_cli = {
 static const struct cli_command ledger_cli = {
     .name = "ledger",
     .args = "[accept]",
-    .help = "What came in, what is there, and whether they agree.",
-    .more = "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.\n"
-            "accept takes what differs now as it is, for what cannot be mended: of the tenant of "
-            "--tenant (default: anonymous), in all shards or that of --shard. It is told for ever, "
-            "with time, who and why, and is no difference any more; a new one is. It wants a token "
-            "of http.admin_token_file where there is one (--token-file), else to be asked on the "
-            "server's own machine, by its user. --json: {\"tenant\", \"places\", \"services\", "
-            "\"missing\", \"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
+    .help = "Compares what was accepted with what is stored.",
+    .more =
+        "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.\n"
+        "accept takes what differs now as it is, for what cannot be mended: of the tenant of "
+        "--tenant (default: anonymous), in all shards or that of --shard. It stays listed, with "
+        "time, operator and reason, and a later difference is reported again. It wants a token "
+        "of http.admin_token_file where there is one (--token-file), else to be asked on the "
+        "server's own machine, by its user. --json: {\"tenant\", \"places\", \"services\", "
+        "\"missing\", \"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
     .options = "reason who shard",
     .words = "accept",
     .args_max = 1,
@@ -335,7 +336,7 @@ static const struct cli_command cluster_cli = {
     .name = "cluster",
     .args = "[status|drain NODE|undrain NODE|rebalance|spread TENANT SERVICE N|tenant TENANT N|"
             "recover [URL...]]",
-    .help = "Nodes and shards: who leads, what is missing; what is to be emptied or spread.",
+    .help = "Nodes and shards: leaders, missing copies, drains and spread services.",
     .more =
         "status exits with 1 unless every shard has a leader and all of its copies, and etcd takes "
         "changes. It is the same whichever server is asked; what is wrong, and what to do, stands "
@@ -351,7 +352,7 @@ static const struct cli_command cluster_cli = {
         "\"copies\", \"copiesTo\", \"leads\", \"leadsTo\"}], \"shards\":[{\"shard\", "
         "\"members\", \"membersTo\", \"leader\", \"leaderTo\"}]}.\n"
         "spread has the series of a service go to N shards instead of one, tenant all of a "
-        "tenant's to N of all shards (0: all; tenant \"*\": whoever was given no number): for "
+        "tenant's to N of all shards (0: all; tenant \"*\": every tenant without a number): for "
         "profiles from some minutes ahead on (cluster.place_after), as status says once all "
         "ingesters that must know of it do; until then, whom it waits for. What was stored stays "
         "where it is and is found. --json: {\"tenant\", \"service\", \"shards\", \"from\", "
@@ -359,7 +360,7 @@ static const struct cli_command cluster_cli = {
         "recover is for an etcd that lost its data, or has those of an old snapshot. It asks the "
         "servers named (the ingesters; any others too) what they keep of the cluster, and says "
         "what of it etcd lacks; --apply has it written, after asking (--yes: without). Leaders "
-        "go on all the while. Every node must answer; of one that is gone for good say "
+        "continue meanwhile. Every node must answer; name one that is lost for good in "
         "--without: its shards get new terms then, and what it alone knew is left out. --json: "
         "{\"cluster\", \"mapVersion\", \"shards\", \"answered\", \"missing\", "
         "\"newTerms\", \"etcd\":{\"map\", \"mapVersion\", \"notesAbsent\", \"absent\", "

@@ -49,7 +49,7 @@ struct cli {
     size_t args_len;
     struct term term;
     struct buf out; /* cli_flush writes it to standard output */
-    bool out_ended; /* whoever reads us has closed its end: no error, and nothing more to do */
+    bool out_ended; /* the reader closed the pipe: not an error, and no more is written */
     bool was_partial;
     bool noticed;                       /* a notice of the server was shown: once is enough */
     struct http_client *http;           /* owned; NULL before the first question */
@@ -96,8 +96,9 @@ int cli_main(const struct cli_table *t, int argc, char **argv);
 /* One command with what follows it, for the all-in-one: argv[0] is its name. */
 int cli_run_plain(const struct cli_table *t, const struct cli_command *cmd, const char *program,
                   int argc, char **argv);
-/* Options of c->table and arguments of `argv` into c->o and *ret_args (`argc` entries, the caller's). With
- * c->command NULL the first argument names it. CLI_HELP if help is asked for. ERR_CONFIG. */
+/* Options of c->table and arguments of `argv` into c->o and *ret_args (`argc` entries, the
+ * caller's). With c->command NULL the first argument names it. CLI_HELP if help is asked for.
+ * ERR_CONFIG. */
 enum { CLI_HELP = -1, CLI_VERSION = -2 };
 NODISCARD int cli_parse(struct cli *c, int argc, char *const *argv, const char **ret_args,
                         struct err *e);

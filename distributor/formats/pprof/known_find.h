@@ -56,9 +56,9 @@ static inline struct known_words known_words_of(const char *p, size_t n)
     return a;
 }
 
-/* Both factors of each product are secret, and no two products share a factor. A sender that knew a
- * word that makes a product 0, or words that make two products equal, could choose the other words
- * freely. */
+/* Both factors of each product are secret, and so is the relation of any two products. A sender
+ * that knew a word that makes a product 0, or words that make two products equal, could choose the
+ * other words freely. */
 static inline uint32_t known_text_tag(const struct known *k, struct str s)
 {
     struct known_words a = known_words_of(s.ptr, s.len);
