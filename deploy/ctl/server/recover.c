@@ -115,8 +115,8 @@ static int check_without(const struct recovery *y, struct err *e)
         if (!is_missing(y, one))
             return err_set(
                 e, ERR_CONFIG,
-                "--without=%.*s: this node answered or is not a member of the cluster; remove it from "
-                "the option",
+                "--without=%.*s: this node answered or is not a member of the cluster; remove it "
+                "from the option",
                 STR_ARG(str_sub(one, 0, NODE_NAME_MAX)));
     }
     return 0;
