@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * appname.c: one pass over `app{key=value,..}`; pairs are sorted, and of equal keys the last wins.
+ *
+ * Slices of the result point into the name or into the arena. Limits of labels are checked here,
+ * before anything else of a push is read. Pure: any thread.
+ */
 #include "distributor/formats/appname.h"
 
 #include <stdlib.h>

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * formats.c: takes one layer of gzip off a body and calls the reader of its format.
+ *
+ * A form (multipart) is taken apart first; an error in one of its parts names the part and what it
+ * should hold. Forms of pprof that are older than its message are turned into the message, so that
+ * there is one reader. formats_identity says which bytes a retry repeats: a form is not repeated
+ * byte by byte, since its boundary differs. Pure: any thread, no state.
+ */
 #include "distributor/formats/formats.h"
 
 #include "common/net/jpull.h"

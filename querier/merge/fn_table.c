@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fn_table.c: a dense table of (function, point) cells that replies are added to.
+ *
+ * Names are those of the question, so the table has its size before the first reply, and a name is
+ * found by binary search over `by_text`. Sums stay at the largest number. For gauges a point is
+ * divided by its leaves with data, each counted once over all ingesters that say which they have.
+ */
 #include "querier/merge/fn_table.h"
 
 #include <math.h>

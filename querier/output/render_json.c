@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * render_json.c: the answer of /render as JSON: head, flame graph, then metadata, timelines,
+ * groups.
+ *
+ * Timelines and groups are read before the first piece is written, since an error can be answered
+ * only until then. Groups are written one after the other, as many as fit into a piece. Old routes
+ * have more metadata and an empty list of annotations.
+ */
 #include "querier/output/render_json.h"
 
 #include "common/base/mem.h"

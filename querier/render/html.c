@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * html.c: one page: style, a skeleton of elements, the profile as JSON, the viewer's script.
+ *
+ * Names are only in the JSON, whose script element has a type that browsers do not run; json.h
+ * escapes `<`, so that no name can end the element. The viewer sets text, never markup. Bars are
+ * the numbers of the flame graph or of the diff, level by level.
+ */
 #include "querier/render/html.h"
 
 #include "common/render/escape.h"

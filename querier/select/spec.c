@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * spec.c: query text to selectors: `type{matchers}`, plain matchers, or an old application name.
+ *
+ * Which grammar a text has is decided by its part before the brace: a profile type has four colons
+ * or more, everything else is an old name if the route takes those. Old names are turned into
+ * matchers of service and type. Regexes are compiled once here, so that a wrong one is the client's
+ * error.
+ */
 #include "querier/select/spec.h"
 
 #include "common/base/buf.h"

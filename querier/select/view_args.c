@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view_args.c: parameters of the views, one function for each, with errors that name the parameter.
+ *
+ * A parameter that is absent has a default, and a wrong one is an error: a view must not show
+ * something else than was asked for. view_read keeps the real bounds of one side apart from those
+ * of the query, since two sides of a comparison cover different ranges.
+ */
 #include "querier/select/view_args.h"
 
 #include <stdio.h>

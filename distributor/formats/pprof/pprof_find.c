@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_find.c: looks up the tables of a pprof in the symbol session, KNOWN_BATCH entries at once.
+ *
+ * Order: strings of files, then names of functions, then frames, then locations (steps), each by
+ * what the one before found. An entry that is not known stays KNOWN_NONE and is made by the first
+ * stack that has it. Nothing is added to the session here.
+ */
 #include "distributor/formats/pprof/pprof_find.h"
 
 /* Any number of functions, and of mappings, may have one string: so long ones are not looked for by

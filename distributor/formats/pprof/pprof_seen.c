@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_seen.c: an open hash table from the bytes of location ids to nodes.
+ *
+ * Slots have half of the hash and the number of a stack; stacks are a list, so that growing the
+ * table only hashes again and moves no stack. The table grows within bytes_max. Once that is full,
+ * further stacks are not kept, which costs time but changes no result. Thread: the walk's.
+ */
 #include "distributor/formats/pprof/pprof_seen.h"
 
 #include "distributor/formats/pprof/pprof.h"
