@@ -360,7 +360,7 @@ static const struct cli_command cluster_cli = {
         "recover is for an etcd that lost its data, or has those of an old snapshot. It asks the "
         "servers named (the ingesters; any others too) what they keep of the cluster, and says "
         "what of it etcd lacks; --apply has it written, after asking (--yes: without). Leaders "
-        "continue meanwhile. Every node must answer; name one that is lost for good in "
+        "continue meanwhile. Every node must answer; name a node that is lost for good in "
         "--without: its shards get new terms then, and what it alone knew is left out. --json: "
         "{\"cluster\", \"mapVersion\", \"shards\", \"answered\", \"missing\", "
         "\"newTerms\", \"etcd\":{\"map\", \"mapVersion\", \"notesAbsent\", \"absent\", "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenants.h: what each tenant has in work, and how fast it sends: a bound on each, so that one
+ * tenants.h: bounds the pushes in work and the rate of each tenant, so that one
  * tenant cannot take the whole server. Thread: the loop's.
  */
 #ifndef DISTRIBUTOR_BASE_TENANTS_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * write_secret.h: the secret that keys write ids (send/write_id.c), of a cluster and of each tenant.
+ * write_secret.h: the secret that keys write ids (send/write_id.c), of a cluster and of its
+ * tenants.
  */
 #ifndef DISTRIBUTOR_BASE_WRITE_SECRET_H
 #define DISTRIBUTOR_BASE_WRITE_SECRET_H

@@ -81,7 +81,7 @@ void gather_put(struct gather *g, uint32_t node, uint64_t count);
 /* Both, for one sample: there are limits.samples at most. A count of 0 is checked only. */
 NODISCARD int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count,
                          const char *what, uint64_t n, struct err *e);
-/* Adds all values gathered since the last call as a series, unless there are none. Names of
+/* Adds all values gathered since the last call as a series; without values it adds none. Names of
  * labels must be static; their values are copied. */
 NODISCARD int gather_series(struct gather *g, const struct ptype *t, const struct labels *extra,
                             struct err *e);

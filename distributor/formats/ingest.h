@@ -33,7 +33,7 @@ struct ingest {
     bool has_from, has_until;
     int64_t from_ms, until_ms;
     uint64_t sample_rate; /* 0 = values are not counts of samples */
-    bool rate_unread;     /* the request has one that is not a number: sample_rate is the default */
+    bool rate_unread;     /* sampleRate= is not a number: sample_rate is the default */
     struct str spy;       /* "unknown" if absent */
     enum format format;
 };

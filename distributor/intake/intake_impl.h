@@ -108,7 +108,7 @@ void intake_push_free(struct intake_push *p); /* NULL is fine */
 /* Sets the outcome of a row; *why is copied. */
 void intake_reject(struct intake *k, size_t row, const struct err *why);
 
-/* Counts what was left out of an accepted push. */
+/* Counts the parts that were left out of an accepted push. */
 void intake_add_drops(struct intake *k, const struct push *push);
 
 #endif

@@ -4,8 +4,8 @@
  *
  * While a body is read its references are what the sender wrote: numbers within a dictionary that
  * may come after everything that refers to it. otlp_resolve checks every reference once, so that
- * users of the columns need no check: a request with one that points nowhere is refused as a
- * whole, since that is what a body of another layout looks like.
+ * users of the columns need no check: a request with a reference that points nowhere is refused as
+ * a whole, since that is what a body of another layout looks like.
  *
  * Absent is 0 on the wire, and element 0 of a table is its zero value. Where a sender put something
  * there it is taken literally (a canary of a peer has its location there), but string 0 is "", link

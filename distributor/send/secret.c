@@ -39,7 +39,7 @@ struct secret {
     char *key; /* owned; what it is called in the service */
     struct buf mine;
     bool known;  /* the tenants have it */
-    bool agreed; /* of ours, that the cluster agreed on it */
+    bool agreed; /* the cluster agreed on `mine` */
     bool asking;
     bool looked; /* the service has spoken */
     uint32_t absent;
@@ -285,5 +285,5 @@ const char *secret_missing(const struct secret *s)
                "cluster; it begins once as many ingesters live as there are to be copies "
                "(cluster.replicas)";
     return "the distributors have not agreed on the secret of write ids yet: waiting some seconds "
-           "for one that may know it";
+           "for a distributor that may have it";
 }

@@ -2,9 +2,9 @@
  *
  * collectors: one point of a timeline, grouped by the labels that name collectors. Those are kept
  * by roll-ups, so it costs what the timeline of the service costs. A route that asks for a sum asks
- * this with it; the replies are read before the route's next step (q->before), so that the notice is known
- * when a reply begins. Each sum has a number of its own: the sides of a comparison, and tenants
- * that both have a service of this name, are never taken for collectors of one service.
+ * this with it; the replies are read before the route's next step (q->before), so that the notice
+ * is known when a reply begins. Each sum has a number of its own: the sides of a comparison, and
+ * tenants that both have a service of this name, are never taken for collectors of one service.
  *
  *   source          what Grafana's agents set, by their documentation: alloy/pyroscope.ebpf, ...
  *   pyroscope_spy   what `spyName` of a push said; only of profilers of whole machines, since the

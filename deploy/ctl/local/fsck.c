@@ -334,8 +334,8 @@ static int check_shard(struct fsck *f, const char *dir, struct err *e)
     return rc;
 }
 
-/* A database that cannot be opened is a finding; one that cannot be reached (a lock, rights) is
- * not. */
+/* A database that cannot be opened is a finding; it is an error if it cannot be reached (a lock,
+ * rights). */
 static int check_one(struct fsck *f, const char *dir)
 {
     struct err e = { 0 };

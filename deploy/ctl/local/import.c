@@ -341,7 +341,7 @@ static int parse(struct import *x, struct err *e)
         parse_time(x->o.until, "--until", x->now_ms, &x->has_until, &x->until_ms, e))
         return e->code;
     if (x->has_until && (!x->has_from || x->until_ms < x->from_ms))
-        return err_set(e, ERR_CONFIG, "--until wants a --from before it");
+        return err_set(e, ERR_CONFIG, "--until needs an earlier --from");
     if (!str_duration_ms(str_c(x->o.step), &x->step_ms) || !x->step_ms)
         return err_set(e, ERR_CONFIG, "--step %s: want 10s, 1m, ...", x->o.step);
     if (strlen(x->o.level) > 8)

@@ -138,7 +138,7 @@ static int check_missing(const struct recovery *y, struct err *e)
     if (!code && n)
         code = err_set(
             e, ERR_CONFIG,
-            "no server answered for %.*s: name the servers of all ingesters. Name one that is "
+            "no server answered for %.*s: name the servers of all ingesters. Name a node that is "
             "lost in --without: what it alone knows is left out then, so what was acked "
             "last may be missing where most copies of a shard are on such nodes",
             STR_ARG(str_sub(buf_str(&list), 0, 200)));

@@ -272,7 +272,7 @@ static void about_node(const struct ring *r, const struct ring_node *n, ring_adv
     }
     if (str_eq(n->state, STR("draining")) && !n->shards && n->live) {
         (void)buf_addf(b,
-                       "%.*s has no shard any more, but may count for one that is on its way: stop "
+                       "%.*s has no shard any more, but may count for a shard that is moving: stop "
                        "it once its state is \"left\"",
                        STR_ARG(n->name));
         fn(cookie, buf_str(b));

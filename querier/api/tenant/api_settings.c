@@ -4,8 +4,8 @@
  *
  * A setting is a document of the tenant: its id is the name, its meta the message `Setting` as
  * protobuf. Writing reads first: a stored setting that was modified later than the new one is kept
- * (already_exists). So is one that another request writes between reading and writing, which the
- * document's revision shows.
+ * (already_exists). So is a setting that another request writes between reading and writing, which
+ * the document's revision shows.
  */
 #include "querier/api/tenant/api_settings.h"
 
