@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * distributor: start, readiness and end of the role. It keeps nothing: what was not acked by an
- * ingester was never promised to anybody.
+ * distributor: start, readiness and end of the role. It keeps nothing: a client gets its answer
+ * only after ingesters have acked, so a crash loses nothing that was promised.
  */
 #include "distributor/distributor.h"
 
@@ -28,6 +28,8 @@
 #include "distributor/rules/rules.h"
 #include "distributor/rules/stored.h"
 #include "distributor/scrape/scrape.h"
+#include "distributor/send/knowns.h"
+#include "distributor/send/ledger.h"
 #include "distributor/send/secret.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
@@ -96,7 +98,7 @@ static void distributor_free(void *self)
     xfree(d);
 }
 
-/* The configured secret, "" if there is none; from its file if one is named. */
+/* The configured secret, from its file if one is named. *ret is "" if no secret is configured. */
 static int configured_secret(struct distributor *d, const char **ret, struct err *e)
 {
     const struct distributor_conf *c = d->conf;
@@ -184,7 +186,7 @@ static uint64_t known_used(void *cookie)
     return knowns_bytes(d->knowns);
 }
 
-/* Beside the budget of pushes: what is kept for the next ones. */
+/* Memory that is kept for the next pushes, outside of the budget of pushes in work. */
 static uint64_t kept_used(void *cookie)
 {
     const struct distributor *d = cookie;
@@ -309,56 +311,6 @@ static bool distributor_ready(void *self, const char **ret_why)
     return ready;
 }
 
-static void distributor_end(struct distributor *d)
-{
-    void (*done)(void *cookie) = d->drained;
-
-    d->drained = NULL;
-    rpc_node_drain(d->node, done, d->drained_cookie);
-}
-
-/* Pushes and queries of a tenant queue apart: a query may hold its tenant's turn for seconds, and
- * the pushes of the same tenant must not wait for it. With one tenant there are no turns to take,
- * and the plain queue is cheaper. */
-bool distributor_submit(struct distributor *d, const struct tenant *tenant, pool_fn work,
-                        pool_fn done, void *cookie)
-{
-    const struct role_ctx *ctx = d->ctx;
-
-    if (!tenant || !ctx->tenancy->multi)
-        return pool_submit(ctx->pool, ctx->loop, work, done, cookie);
-    return pool_submit_for(ctx->pool, pool_tenant_writes(ctx->pool, tenant->name), ctx->loop, work,
-                           done, cookie);
-}
-
-int distributor_reserve(struct distributor *d, struct tenant *tenant, size_t own, size_t n,
-                        struct err *e)
-{
-    switch (share_take(tenant->share, &d->memory, own, n)) {
-    case SHARE_TAKEN:
-        return 0;
-    case SHARE_OVER:
-        return err_set(e, ERR_RATE,
-                       "in_flight_limit: pushes of this tenant that are not answered yet hold %zu "
-                       "KiB, its share of the %zu MiB of distributor.in_flight_bytes; send fewer "
-                       "at once and try again",
-                       share_held(tenant->share) / KIB, d->memory.max / MIB);
-    case SHARE_FULL:
-        break;
-    }
-    return err_set(e, ERR_BUSY,
-                   "pushes in work hold all the memory they may (distributor.in_flight_bytes); "
-                   "try again");
-}
-
-void distributor_left(struct distributor *d)
-{
-    d->working--;
-    metric_set(d->metrics.working, (int64_t)d->working);
-    if (d->drained && d->working == 0)
-        distributor_end(d);
-}
-
 static void distributor_drain(void *self, void (*done)(void *cookie), void *cookie)
 {
     struct distributor *d = self;
@@ -371,7 +323,7 @@ static void distributor_drain(void *self, void (*done)(void *cookie), void *cook
     if (d->peers)
         peers_leave(d->peers);
     if (d->working == 0)
-        distributor_end(d);
+        distributor_end_drain(d);
 }
 
 static void distributor_ring(void *self, struct json *j)

@@ -2,11 +2,10 @@
  *
  * querier.c: start, routes, readiness and end of the role.
  *
- * A querier keeps nothing between requests: any number of them may stand side by side. It calls
- * every address of cluster.ingesters; without one of them an answer would be a part, so it becomes
- * ready when all have answered once. Later it stays ready while any is up: the health of an
- * ingester is told by its own readiness and by errors that name it, and clients may allow partial
- * answers.
+ * A querier keeps nothing between requests, so any number of them can run at once. It calls every
+ * address of cluster.ingesters; without one of them an answer would be partial, so it becomes ready
+ * when all have answered once. Later it stays ready while any is up: the readiness of each ingester
+ * and errors that name it show its health, and clients may allow partial answers.
  */
 #include "querier/querier.h"
 
@@ -16,8 +15,8 @@
 #include "common/net/http_lost.h"
 #include "common/obs/log.h"
 #include "common/role/core/memory.h"
+#include "querier/api/api.h"
 #include "querier/api/flame/api_render.h"
-#include "querier/api/names/api_connect.h"
 #include "querier/api/names/api_labels.h"
 #include "querier/api/table/api_functions.h"
 #include "querier/api/table/api_views.h"
@@ -37,7 +36,7 @@
 #define LEADER_PATIENCE_MS 15000 /* a fail-over takes some seconds; queries wait for it */
 
 #define CONNECT_BODY (1 * MIB)
-#define TAKEN_BODY   (32 * MIB) /* of an RPC: what is over its limit is told in its protocol */
+#define TAKEN_BODY   (32 * MIB) /* of an RPC: a body over its limit is refused in its protocol */
 #define SERVICE      "/querier.v1.QuerierService/"
 #define SETTINGS     "/settings.v1.SettingsService/"
 #define RULES        "/settings.v1.RecordingRulesService/"
@@ -145,7 +144,7 @@ static void start_routes(struct querier *qr)
                    routes[i].connect ? TAKEN_BODY : routes[i].body_max, query_on_http,
                    &qr->routes[i]);
     }
-    /* What has no method above, and who reads sources from version control: unimplemented. */
+    /* Methods that are not above, and reading sources from version control, are unimplemented. */
     svc_service(qr->ctx->http, SERVICE "*");
     svc_service(qr->ctx->http, SETTINGS "*");
     svc_service(qr->ctx->http, RULES "*");
@@ -211,6 +210,21 @@ static void querier_free(void *self)
     xfree(qr);
 }
 
+static void querier_drain_node(struct querier *qr)
+{
+    asyncs_drop(qr->asyncs);
+    rpc_node_drain(qr->node, qr->drained, qr->drained_cookie);
+    qr->drained = NULL;
+}
+
+static void on_query_ended(struct querier *qr)
+{
+    CHECK(qr->running > 0);
+    qr->running--;
+    if (qr->running == 0 && qr->drained)
+        querier_drain_node(qr);
+}
+
 static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct querier *qr = XNEW(struct querier);
@@ -218,6 +232,7 @@ static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err
 
     qr->magic = QUERIER_MAGIC;
     qr->ctx = ctx;
+    qr->on_query_ended = on_query_ended;
     qr->conf = conf_get(ctx->conf, &querier_options);
     share = qr->conf->bytes_max ? qr->conf->bytes_max : share;
     budget_init(&qr->bytes, share);
@@ -255,21 +270,6 @@ static bool querier_ready(void *self, const char **ret_why)
         return true;
     *ret_why = qr->why;
     return false;
-}
-
-static void querier_drain_node(struct querier *qr)
-{
-    asyncs_drop(qr->asyncs);
-    rpc_node_drain(qr->node, qr->drained, qr->drained_cookie);
-    qr->drained = NULL;
-}
-
-void querier_query_ended(struct querier *qr)
-{
-    CHECK(qr->running > 0);
-    qr->running--;
-    if (qr->running == 0 && qr->drained)
-        querier_drain_node(qr);
 }
 
 static void querier_drain(void *self, void (*done)(void *cookie), void *cookie)

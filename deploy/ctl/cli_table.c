@@ -10,7 +10,7 @@
 #define AT(field) offsetof(struct cli_opts, field)
 #define DAY_MS    UINT64_C(86400000)
 
-const struct cli_option cli_options[] = {
+static const struct cli_option ctl_options[] = {
     /* everywhere */
     { "server", 's', CLI_TEXT, AT(server), "URL", NULL,
       "Where the server is, or unix:PATH for its socket on this machine (http.admin_socket); "
@@ -29,7 +29,7 @@ const struct cli_option cli_options[] = {
     { "tls-cert", 0, CLI_TEXT, AT(tls_cert), "FILE", "@files", "Our certificate (PEM)", 0, true },
     { "tls-key", 0, CLI_TEXT, AT(tls_key), "FILE", "@files", "Its key (PEM)", 0, true },
     { "insecure", 0, CLI_FLAG, AT(insecure), NULL, NULL,
-      "Take any certificate of the server: anybody between can read and change everything", 0,
+      "Take any certificate of the server: others on the network can read and change all data", 0,
       true },
     { "timeout", 0, CLI_DURATION, AT(timeout_ms), "TIME", NULL,
       "How long an answer may take; default: 60s", DAY_MS, true },
@@ -125,11 +125,10 @@ const struct cli_option cli_options[] = {
     { "level", 0, CLI_TEXT, AT(level), "LEVEL", "@levels",
       "No finer than this: 10s 1m 10m 1h 6h 1d 8d 64d", 0, false },
     { "state", 0, CLI_TEXT, AT(state), "FILE", "@files",
-      "Remembers what was imported; give it again to go on", 0, false },
+      "Remembers what was imported; give it again to continue", 0, false },
     { "retries", 0, CLI_NUMBER, AT(retries), "N", NULL,
       "Of a body the server has no room for; default: 20", 1000000, false },
 };
-const size_t cli_options_len = ARRAY_LEN(cli_options);
 
 #define WHAT "type query service from until allow-partial"
 
@@ -206,7 +205,7 @@ static const struct cli_command grew_cli = {
 static const struct cli_command sandwich_cli = {
     .name = "sandwich",
     .args = "FUNCTION [SERVICE]",
-    .help = "One function: who calls it, and what it calls.",
+    .help = "One function: its callers, and the functions it calls.",
     .more =
         "Callers are turned round: what stands below a function called it. A stack counts once, at "
         "the outermost call.\n"
@@ -288,14 +287,15 @@ static const struct cli_command space_cli = {
 static const struct cli_command ledger_cli = {
     .name = "ledger",
     .args = "[accept]",
-    .help = "What came in, what is there, and whether they agree.",
-    .more = "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.\n"
-            "accept takes what differs now as it is, for what cannot be mended: of the tenant of "
-            "--tenant (default: anonymous), in all shards or that of --shard. It is told for ever, "
-            "with time, who and why, and is no difference any more; a new one is. It wants a token "
-            "of http.admin_token_file where there is one (--token-file), else to be asked on the "
-            "server's own machine, by its user. --json: {\"tenant\", \"places\", \"services\", "
-            "\"missing\", \"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
+    .help = "Compares what was accepted with what is stored.",
+    .more =
+        "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.\n"
+        "accept takes what differs now as it is, for what cannot be mended: of the tenant of "
+        "--tenant (default: anonymous), in all shards or that of --shard. It stays listed, with "
+        "time, operator and reason, and a later difference is reported again. It wants a token "
+        "of http.admin_token_file where there is one (--token-file), else to be asked on the "
+        "server's own machine, by its user. --json: {\"tenant\", \"places\", \"services\", "
+        "\"missing\", \"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
     .options = "reason who shard",
     .words = "accept",
     .args_max = 1,
@@ -336,7 +336,7 @@ static const struct cli_command cluster_cli = {
     .name = "cluster",
     .args = "[status|drain NODE|undrain NODE|rebalance|spread TENANT SERVICE N|tenant TENANT N|"
             "recover [URL...]]",
-    .help = "Nodes and shards: who leads, what is missing; what is to be emptied or spread.",
+    .help = "Nodes and shards: leaders, missing copies, drains and spread services.",
     .more =
         "status exits with 1 unless every shard has a leader and all of its copies, and etcd takes "
         "changes. It is the same whichever server is asked; what is wrong, and what to do, stands "
@@ -352,7 +352,7 @@ static const struct cli_command cluster_cli = {
         "\"copies\", \"copiesTo\", \"leads\", \"leadsTo\"}], \"shards\":[{\"shard\", "
         "\"members\", \"membersTo\", \"leader\", \"leaderTo\"}]}.\n"
         "spread has the series of a service go to N shards instead of one, tenant all of a "
-        "tenant's to N of all shards (0: all; tenant \"*\": whoever was given no number): for "
+        "tenant's to N of all shards (0: all; tenant \"*\": every tenant without a number): for "
         "profiles from some minutes ahead on (cluster.place_after), as status says once all "
         "ingesters that must know of it do; until then, whom it waits for. What was stored stays "
         "where it is and is found. --json: {\"tenant\", \"service\", \"shards\", \"from\", "
@@ -360,7 +360,7 @@ static const struct cli_command cluster_cli = {
         "recover is for an etcd that lost its data, or has those of an old snapshot. It asks the "
         "servers named (the ingesters; any others too) what they keep of the cluster, and says "
         "what of it etcd lacks; --apply has it written, after asking (--yes: without). Leaders "
-        "go on all the while. Every node must answer; of one that is gone for good say "
+        "continue meanwhile. Every node must answer; name a node that is lost for good in "
         "--without: its shards get new terms then, and what it alone knew is left out. --json: "
         "{\"cluster\", \"mapVersion\", \"shards\", \"answered\", \"missing\", "
         "\"newTerms\", \"etcd\":{\"map\", \"mapVersion\", \"notesAbsent\", \"absent\", "
@@ -375,7 +375,7 @@ static const struct cli_command cluster_cli = {
     .args_max = SIZE_MAX,
     .run = ctl_cluster,
 };
-const struct cli_command upload_cli = {
+static const struct cli_command upload_cli = {
     .name = "upload",
     .args = "FILE...",
     .help = "Upload profiles of any format to look at them; prints links.",
@@ -386,7 +386,7 @@ const struct cli_command upload_cli = {
     .args_max = SIZE_MAX,
     .run = ctl_upload,
 };
-const struct cli_command import_cli = {
+static const struct cli_command import_cli = {
     .name = "import",
     .args = "--name APP FILE|FOLDER...",
     .help = "Send profiles from files, with the times they are of; old ones as well.",
@@ -447,7 +447,7 @@ static const struct cli_command man_cli = {
     .run = ctl_man,
 };
 
-const struct cli_command *const cli_commands[] = {
+static const struct cli_command *const ctl_commands[] = {
     &top_cli,
     &tree_cli,
     &sandwich_cli,
@@ -474,4 +474,36 @@ const struct cli_command *const cli_commands[] = {
     &completion_cli,
     &man_cli,
     NULL,
+};
+
+const struct cli_table ctl_table = {
+    .options = ctl_options,
+    .options_len = ARRAY_LEN(ctl_options),
+    .commands = ctl_commands,
+};
+
+/* ---- commands of the all-in-one binary that read the same options ---- */
+
+static int run_upload(int argc, char **argv)
+{
+    return cli_run_plain(&ctl_table, &upload_cli, "embertree upload", argc, argv);
+}
+
+const struct command upload_command = {
+    .name = "upload",
+    .args = "[--server URL] [--name NAME] FILE...",
+    .help = "Upload profiles of any format to look at them; prints links.",
+    .run = run_upload,
+};
+
+static int run_import(int argc, char **argv)
+{
+    return cli_run_plain(&ctl_table, &import_cli, "embertree import", argc, argv);
+}
+
+const struct command import_command = {
+    .name = "import",
+    .args = "--name APP [--server URL] [--from TIME] [--level 1m] [--state FILE] FILE|FOLDER...",
+    .help = "Send profiles from files, with the times they are of; old ones as well.",
+    .run = run_import,
 };

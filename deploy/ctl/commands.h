@@ -6,10 +6,12 @@
 #define DEPLOY_CTL_COMMANDS_H
 
 #include "common/net/json_in.h"
-#include "deploy/ctl/cli/cli.h"
 
 struct ask;
+struct cli;
 struct costs;
+struct json;
+struct term;
 struct what;
 
 int ctl_top(struct cli *c);
@@ -34,7 +36,6 @@ int ctl_upload(struct cli *c);
 int ctl_import(struct cli *c);
 int ctl_completion(struct cli *c);
 int ctl_man(struct cli *c);
-extern const struct cli_command upload_cli, import_cli;
 
 /* CLI_NO for an error that says that there is nothing, else CLI_FAILED; says it either way. */
 int commands_fail(const struct cli *c, const struct err *e);

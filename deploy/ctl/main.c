@@ -3,8 +3,9 @@
  * The binary embertreectl.
  */
 #include "deploy/ctl/cli/cli.h"
+#include "deploy/ctl/ctl.h"
 
 int main(int argc, char **argv)
 {
-    return cli_main(argc, argv);
+    return cli_main(&ctl_table, argc, argv);
 }

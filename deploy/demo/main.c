@@ -58,7 +58,7 @@ static bool option(const char *name, int argc, char **argv, int *i, const char *
     return true;
 }
 
-/* 0: go on; else the exit code + 1. */
+/* 0: continue; else the exit code + 1. */
 static int parse(int argc, char **argv, const char **ret_url, uint64_t *ret_seconds)
 {
     for (int i = 1; i < argc; i++) {

@@ -4,7 +4,7 @@
 #include "common/base/json.h"
 #include "common/net/json_in.h"
 
-/* One request in ORDER_EVERY is an order; the index is made anew after REINDEX_EVERY requests. */
+/* One request in ORDER_EVERY is an order; the index is rebuilt after REINDEX_EVERY requests. */
 enum { ORDER_EVERY = 3, REINDEX_EVERY = 600, BUF_BYTES = 1 << 20 };
 
 struct shop *shop_new(enum shop_version version, uint64_t seed)

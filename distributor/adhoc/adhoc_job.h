@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adhoc_job.h: one request about uploaded profiles, from its head to its reply; what api_adhoc.c
- * (loop) and adhoc_work.c (pool) share. Nobody else includes it.
+ * (loop) and adhoc_work.c (pool) share. No other file includes it.
  *
  * Thread: the loop's, but between pool_submit and its done call the pool's.
  */

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adhoc_meta.c: the meta of an uploaded profile, packed and read, and its id.
+ *
+ * A list of uploads reads metas only, never bodies; so all that a list shows is here. What is read
+ * comes from a shard and may be of another version: lengths and texts are checked, and a version
+ * that is not known is an error. Pure: any thread.
+ */
 #include "distributor/adhoc/adhoc_meta.h"
 
 #include "common/base/rd.h"

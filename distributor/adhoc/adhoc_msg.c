@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adhoc_msg.c: one table of fields for each request, read from protobuf or JSON, and one struct of
+ * an answer, written as either.
+ *
+ * The two encodings share the structs, so that handlers do not know which one the client speaks.
+ * Unknown fields are skipped. Texts of requests point into the message, which outlives them. Pure:
+ * any thread.
+ */
 #include "distributor/adhoc/adhoc_msg.h"
 
 #include <stddef.h>

@@ -30,7 +30,7 @@ struct adhoc_row {
     struct str id, name;
     int64_t uploaded_ms;
 };
-/* What is told of Upload and Get (row, type, types, flame), and of Diff (types, flame). */
+/* The answer of Upload and Get (row, type, types, flame), and of Diff (types, flame). */
 struct adhoc_answer {
     struct adhoc_row row;
     struct str type;

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adhoc_profile.c: packs the stacks and series of a push as columns under zstd, and reads them
+ * back.
+ *
+ * A profile is kept whole, so that views can be made of it later. A reader believes nothing: counts
+ * are bounded by the bytes that follow, indexes by the columns that they point into, and parents
+ * stand before their children, so that no walk can loop. What is read is in the caller's arena.
+ */
 #include "distributor/adhoc/adhoc_profile.h"
 
 #include "common/base/compress/compress.h"

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adhoc_view.c: chooses the profile type that is shown, and makes a call tree of its series.
+ *
+ * For two profiles the type must be in both; types are alike if they measure the same thing in the
+ * same unit, since profilers name periods differently. All series of the type are summed by node
+ * first, so that the stacks are walked once. Pure: any thread.
+ */
 #include "distributor/adhoc/adhoc_view.h"
 
 #include "common/base/mem.h"

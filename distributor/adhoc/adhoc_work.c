@@ -15,7 +15,7 @@
 #include "distributor/formats/multipart.h"
 #include "distributor/formats/upload/upload.h"
 
-#define NAME_SHOWN 255 /* bytes of a name as it was given */
+#define NAME_SHOWN 255 /* bytes of the name in the request */
 
 /* ---- a document as a profile ----------------------------------------------------------------- */
 
@@ -247,7 +247,7 @@ static int file_of_body(struct adhoc_job *job, struct file *f, struct err *e)
     return 0;
 }
 
-/* The push lives as long as its arena; what is kept of it goes to the document. */
+/* The push lives as long as its arena; the document gets a copy of what it keeps. */
 static int pack_push(struct adhoc_job *job, const struct push *p, const char *format, size_t size,
                      struct err *e)
 {

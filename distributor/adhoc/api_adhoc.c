@@ -9,8 +9,7 @@
  *   delete   loop: ask ─> delete ─> ingester: fsync ─> reply
  *
  * Documents are in the tenant's home shard (common/store/delete/doc.h). The id is made here, at
- * random, so a put that is told to have failed left at most a profile that nobody was given the
- * link of.
+ * random, so a put that was reported as failed left at most a profile whose link no client has.
  *
  * A job owns all it needs but the request, which lives until the reply. Memory is set aside before
  * it is used (adhoc_job_take), from what pushes may have.

@@ -10,7 +10,7 @@
  *                                                      last one acked: 200 with what was stored
  *
  * The 200 says that all messages are on disk, and counts them. Any error says which message, why,
- * and how many were stored; the others go on being stored that are under way. Since ids come from
+ * and how many were stored; messages in flight are still stored. Since ids come from
  * the data (import_msg.c) the whole body may simply be sent again: what was stored is a duplicate
  * then, for as long as write ids are remembered (ingester.write_id_horizon).
  *
@@ -35,6 +35,7 @@
 #include "distributor/base/state.h"
 #include "distributor/intake/intake.h"
 #include "distributor/rules/rules.h"
+#include "distributor/send/ledger.h"
 #include "distributor/send/pack.h"
 
 #define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')

@@ -114,8 +114,8 @@ static void on_ingest(struct http_req *r)
         http_reply_err(r, &e);
 }
 
-/* Where people push to who know other stores, or have read half of a README. What is a route in
- * this process is none of these. */
+/* Paths that other products use. A request to one of them gets a hint with its 404; registered
+ * routes take precedence. */
 static void say_where(struct http_server *s)
 {
     static const char otlp[] = "OTLP profiles go to /v1development/profiles";

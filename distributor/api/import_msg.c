@@ -2,7 +2,7 @@
  *
  * import_msg: what another Embertree, or `embertree import`, has decoded before us.
  *
- * The message is the one that distributors send to ingesters, so nothing is converted; but it comes
+ * Distributors send the same message to ingesters, so nothing is converted; but it comes
  * from outside, so everything a decoder of formats/ guarantees is checked here: references, order,
  * labels, depth, times, sums. What the sender says about tenant, shard, receipt and who will ask
  * for it is not believed but replaced.

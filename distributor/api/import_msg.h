@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * import_msg.h: one WriteRequest of a stranger (proto/ingest.proto) checked like a push, and made
- * our own: its tenant, its shard, its write ids.
+ * import_msg.h: one WriteRequest (proto/ingest.proto) of an unknown sender, checked like a push.
+ * Its tenant, its shard and its write ids are replaced by those of this cluster.
  */
 #ifndef DISTRIBUTOR_API_IMPORT_MSG_H
 #define DISTRIBUTOR_API_IMPORT_MSG_H
@@ -18,11 +18,10 @@ struct import_opts {
     const struct write_secret *secret; /* the tenant's */
     const struct limits *limits;
     struct window_accept accept;
-    uint32_t
-        node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: as they are */
+    uint32_t node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: not moved */
     uint32_t shards;
     const struct map *map; /* NULL: by shard_of of `shards` */
-    uint64_t distributor;  /* ledger.h; 0: nobody will ask */
+    uint64_t distributor;  /* ledger.h; 0: the acks are not audited */
     uint32_t epoch;
 };
 struct import_count {

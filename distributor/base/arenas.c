@@ -55,7 +55,7 @@ void arenas_give(struct arenas *as, struct arena *a)
 
     if (!a)
         return;
-    arena_reuse(a, as->chunk_max, 0); /* nobody may take from it meanwhile */
+    arena_reuse(a, as->chunk_max, 0); /* it is not in the list yet, so no thread takes from it */
     mutex_lock(&as->lock);
     kept = as->len < as->room;
     if (kept)

@@ -23,6 +23,6 @@ void arenas_give(struct arenas *as, struct arena *a); /* NULL is fine */
 
 /* Where memory is short: keeps so many percent of `most` from now on, frees the rest at once. */
 void arenas_shrink(struct arenas *as, unsigned percent);
-size_t arenas_bytes(struct arenas *as); /* of what is kept, at most */
+size_t arenas_bytes(struct arenas *as); /* of the arenas that are kept, at most */
 
 #endif

@@ -68,7 +68,7 @@ void left_out_log(struct left_out_said *said, const struct left_out_of *of,
         said->lines++;
         said->key[at] = key;
         said->until_ms[at] = now_ms + LEFT_OUT_EVERY_MS;
-        log_warn("not all of what came is stored as it was", KV_STR("tenant", of->tenant),
+        log_warn("parts of a push were left out or changed", KV_STR("tenant", of->tenant),
                  KV_STR("service", of->service), KV_CSTR("format", of->format),
                  KV_STR("left_out", buf_str(&text)));
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * left_out.h: tells a client that its push was taken, but not all of it or not as it was:
+ * left_out.h: tells a client that parts of its push were left out or changed:
  *
  *   X-Embertree-Left-Out: line_without_count=3, stack_truncated=1
  *
@@ -27,8 +27,9 @@ void left_out_tell(struct http_req *r, const uint64_t drops[PUSH_DROPS]);
 void left_out_trail(struct http_req *r, const uint64_t drops[PUSH_DROPS]);
 /* The same as an object: {"line_without_count": 3}. */
 void left_out_json(const uint64_t drops[PUSH_DROPS], struct json *j);
-/* A line of the log, for what nobody reads a reply of: one for a service in ten minutes, and of all
- * services so many: their names are anybody's. The metric counts the rest. */
+/* A line of the log, for pushes whose reply no client reads. A service gets one in ten minutes; all
+ * services together get LEFT_OUT_LINES_MAX, since clients choose their names. The metric counts the
+ * rest. */
 #define LEFT_OUT_EVERY_MS  600000
 #define LEFT_OUT_LINES_MAX 64
 struct left_out_of {

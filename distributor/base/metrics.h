@@ -48,8 +48,8 @@ struct distributor_metrics {
 /* clock: of the log's lines. */
 void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m,
                               const struct clock *clock);
-/* A push answered with an error: counted, and told once a minute. peer: who sent it, or NULL.
- * Thread: the loop's. */
+/* A push was answered with an error: counts it, and logs it once a minute. peer: the sender or
+ * NULL. Thread: the loop's. */
 void distributor_refused(struct distributor_metrics *dm, const struct err *e, const char *peer);
 
 #endif

@@ -62,8 +62,9 @@ static const struct conf_row rows[] = {
                   "What was acked in so much time is asked for later: is it there? 0: not."),
     CONF_BYTES(ST, in_flight_bytes, "in_flight_bytes", "0", NULL, NULL,
                "Memory of all pushes in work; over it 503. 0: 11 % of the memory limit."),
-    CONF_BOOL(ST, known_stacks, "known_stacks", "true",
-              "Remember stacks by service, and send ingesters numbers they were told before."),
+    CONF_BOOL(
+        ST, known_stacks, "known_stacks", "true",
+        "Remember stacks by service, and send ingesters their numbers instead of the stacks."),
     CONF_BYTES(ST, known_bytes, "known_bytes", "0", NULL, NULL,
                "Memory of what is remembered of services. 0: 2 % of the memory limit."),
     CONF_U64(ST, tenant_requests, "tenant_requests", "256", "1", "1000000",
@@ -102,7 +103,7 @@ static const struct conf_row rows[] = {
     CONF_BYTES(ST, debuginfo_bytes, "debuginfo_bytes", "32GiB", "0", NULL,
                "Debug info kept of all tenants. 0: none is taken."),
     CONF_DURATION(ST, debuginfo_stale_ms, "debuginfo_stale", "17m", "1s", "1d",
-                  "An upload of debug info that was not finished by then may be begun anew."),
+                  "An unfinished upload of debug info may be restarted after this time."),
     CONF_U64(ST, adhoc_max, "adhoc_max", "200", "0", "1000",
              "Uploaded profiles kept of one tenant; over it no more are taken."),
     CONF_BYTES(

@@ -30,7 +30,7 @@ struct distributor_conf {
     uint64_t parca_last_bytes; /* 0: Parca's counters are stored as they come */
     uint64_t debuginfo_file_bytes, debuginfo_tenant_bytes, debuginfo_bytes;
     uint64_t adhoc_max, adhoc_bytes_max; /* uploaded profiles kept of one tenant */
-    uint64_t debuginfo_stale_ms;         /* an upload that nobody finished may be begun anew */
+    uint64_t debuginfo_stale_ms;         /* an unfinished upload may be restarted after this time */
     const char *overrides_file;          /* "" = none */
     uint64_t overrides_interval_ms;
     const char *forward_config_file; /* "" = nothing is forwarded */

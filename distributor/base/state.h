@@ -16,8 +16,9 @@
 #include "distributor/base/metrics.h"
 #include "distributor/base/options.h"
 #include "distributor/base/tenants.h"
-#include "distributor/send/knowns.h"
-#include "distributor/send/ledger.h"
+
+struct knowns;
+struct ledger_book;
 
 struct distributor {
     uint32_t magic;
@@ -40,9 +41,9 @@ struct distributor {
     struct arenas *arenas;           /* owned: of pushes; any thread */
     struct intake *spares;           /* owned: requests that ended, for the next ones */
     size_t spares_len;
-    uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */
-    _Atomic uint64_t seeds;          /* that were given; any thread */
-    struct scrape *scrape;           /* owned; NULL: nothing is fetched */
+    uint64_t seed;          /* of all tables of pushes; random, so clients do not know it */
+    _Atomic uint64_t seeds; /* that were given; any thread */
+    struct scrape *scrape;  /* owned; NULL: nothing is fetched */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
     struct tokens *tokens;           /* owned; NULL: none are known */
     struct forward *forward;         /* owned; NULL: nothing is forwarded */
@@ -73,7 +74,9 @@ bool distributor_submit(struct distributor *d, const struct tenant *tenant, pool
  * tenant holds its share of it. ERR_BUSY: nothing is left. Loop. */
 NODISCARD int distributor_reserve(struct distributor *d, struct tenant *tenant, size_t own,
                                   size_t n, struct err *e);
-/* A push was answered: the last one ends a drain. */
+/* A push was answered: the last one ends a drain. Loop. */
 void distributor_left(struct distributor *d);
+/* Nothing is in work any more: closes connections to ingesters, then calls d->drained. Loop. */
+void distributor_end_drain(struct distributor *d);
 
 #endif

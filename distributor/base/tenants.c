@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A token bucket per tenant for bytes, a counter for pushes in work. A tenant with a full bucket
- * and
- * nothing in work has no state worth keeping: such ones go first when the table is full. If none
- * can go, all TENANTS_MAX are busy at this moment, and a new one has to come again.
+ * and nothing in work has no state worth keeping: such tenants are forgotten when the table is
+ * full. If all TENANTS_MAX are busy at this moment, a push of a new tenant is refused and has to be
+ * retried.
  */
 #include "distributor/base/tenants.h"
 
@@ -19,7 +19,7 @@ struct tenants {
     const struct distributor_conf *conf;
     struct write_secret secret; /* of the cluster */
     bool knows_secret;
-    bool many; /* with one tenant there is nobody to be fair to */
+    bool many; /* false: one tenant, so limits between tenants do not hold */
     void (*rates)(void *cookie, struct str tenant, struct tenant_rates *ret);
     void *rates_cookie;
     uint64_t parts; /* this distributor allows one in so many of a limit */

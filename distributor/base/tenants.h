@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenants.h: what each tenant has in work, and how fast it sends: a bound on each, so that one
+ * tenants.h: bounds the pushes in work and the rate of each tenant, so that one
  * tenant cannot take the whole server. Thread: the loop's.
  */
 #ifndef DISTRIBUTOR_BASE_TENANTS_H
@@ -11,7 +11,7 @@
 #include "common/base/str.h"
 #include "common/sys/share.h"
 #include "distributor/base/options.h"
-#include "distributor/send/write_id.h"
+#include "distributor/base/write_secret.h"
 
 #define TENANTS_STORED_AGAIN_S 60 /* what is stored is not known to be less before that */
 
@@ -32,7 +32,7 @@ struct tenant {
     struct list undecoded;      /* of struct intake: those that wait for a thread, oldest first */
     double tokens;              /* bytes it may send now */
     uint64_t refilled_ms;       /* monotonic */
-    struct tenant_rates rates;  /* as they were at its last push */
+    struct tenant_rates rates;  /* those of its last push */
     uint64_t period_ms;         /* when the period of ingest_bytes began, monotonic */
     uint64_t period_bytes;      /* what came in it */
 };
@@ -53,7 +53,7 @@ NODISCARD int tenant_enter(struct tenants *t, struct str name, size_t bytes, uin
                            struct tenant **ret, struct err *e);
 /* Nothing of its `bytes` was stored: they do not count for ingest_limits. */
 void tenant_refund(struct tenant *tenant, size_t bytes);
-/* Once more, by who has entered already: nothing is counted but the request. */
+/* Enters again for a request that has entered already: counts one more request, but no bytes. */
 void tenant_enter_again(struct tenant *tenant);
 void tenant_leave(struct tenant *tenant);
 

@@ -44,10 +44,10 @@ struct piece {
     const uint64_t *values;
     size_t len;
 };
-/* Divides the values in whole multiples of series->unit (1 where a value is none) by largest
- * remainder: sums are exact, the same input gives the same pieces, and what a leaf got too little
- * with one stack it gets with the next. Gauges and single leaves are one piece. Empty pieces are
- * left out. False if the arena is full. */
+/* Divides the values in whole multiples of series->unit (1 where a value is not a multiple) by
+ * largest remainder: sums are exact, the same input gives the same pieces, and what a leaf got too
+ * little with one stack it gets with the next. Gauges and single leaves are one piece. Empty pieces
+ * are left out. False if the arena is full. */
 bool split_series(const struct push_series *s, const struct leaves *l, struct arena *a,
                   struct piece **ret, size_t *ret_len);
 

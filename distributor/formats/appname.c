@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * appname.c: one pass over `app{key=value,..}`; pairs are sorted, and of equal keys the last wins.
+ *
+ * Slices of the result point into the name or into the arena. Limits of labels are checked here,
+ * before anything else of a push is read. Pure: any thread.
+ */
 #include "distributor/formats/appname.h"
 
 #include <stdlib.h>
@@ -12,7 +18,7 @@ static bool plain(char c)
 #define IN_APP   "a service name: letters, digits and _ . - / are"
 #define IN_LABEL "a label name: letters, digits, _ and . are"
 
-/* Names the character; one that would not print (or starts a UTF-8 sequence) by its number. */
+/* Names the character, by its number if it does not print (or starts a UTF-8 sequence). */
 static int bad_char(struct err *e, const char *where, char c)
 {
     if (c > ' ' && c < 0x7f)

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * formats.c: takes one layer of gzip off a body and calls the reader of its format.
+ *
+ * A form (multipart) is taken apart first; an error in one of its parts names the part and what it
+ * should hold. Forms of pprof that are older than its message are turned into the message, so that
+ * there is one reader. formats_identity says which bytes a retry repeats: a form is not repeated
+ * byte by byte, since its boundary differs. Pure: any thread, no state.
+ */
 #include "distributor/formats/formats.h"
 
 #include "common/net/jpull.h"
@@ -19,7 +27,7 @@ static bool is_multipart(const struct ingest *in)
             str_contains(in->raw.content_type, STR("multipart/form-data")));
 }
 
-/* For who sends a form where the data itself is wanted; nothing but a form begins so. */
+/* Refuses a form where the data itself is wanted; no other body begins with these bytes. */
 static int check_no_form(const struct ingest *in, struct str body, struct err *e)
 {
     if (is_multipart(in) || !str_starts(body, STR("--")) ||
@@ -301,7 +309,7 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
     case FORMAT_JFR:
         return decode_jfr(in, body, l, now_ms, push, e);
     }
-    return err_set(e, ERR_INTERNAL, "format %d is none", (int)in->format);
+    return err_set(e, ERR_INTERNAL, "format %d does not exist", (int)in->format);
 }
 
 void formats_identity(const struct ingest *in, struct str body, struct arena *a,

@@ -19,14 +19,14 @@ NODISCARD int formats_decode(const struct ingest *in, struct str body, const str
 NODISCARD int formats_pprof(const struct ingest *in, struct str body,
                             const struct sample_config *config, const struct limits *l,
                             int64_t now_ms, struct push *push, struct err *e);
-/* The same less what `prev` had, for types that count since the start of the process; an empty one
- * is none. */
+/* The same less the values of `prev`, for types that count since the start of the process; `prev`
+ * empty: nothing is subtracted. */
 NODISCARD int formats_pprof_since(const struct ingest *in, struct str body, struct str prev,
                                   const struct sample_config *config, const struct limits *l,
                                   int64_t now_ms, struct push *push, struct err *e);
 
 /* The bytes of the body that a retry repeats: all of it, or of a multipart body the contents of the
- * parts, since a boundary is made up anew. Calls add(cookie, bytes) for each. */
+ * parts, since each request has another boundary. Calls add(cookie, bytes) for each. */
 void formats_identity(const struct ingest *in, struct str body, struct arena *a,
                       void (*add)(void *cookie, struct str bytes), void *cookie);
 

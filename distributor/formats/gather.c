@@ -98,7 +98,7 @@ static uint32_t overflow(struct gather *g, uint32_t node)
     return stacks_node(&g->push->stacks, node, g->overflow);
 }
 
-/* As step, once there are as many stacks as may be: what is there, and [overflow]. */
+/* As step, after the limit of stacks: follows nodes that exist, and ends in [overflow]. */
 static uint32_t step_over(struct gather *g, uint32_t node, uint32_t frame)
 {
     const struct stacks *s = &g->push->stacks;

@@ -14,8 +14,9 @@
  * small file of deep stacks that refer to each other could stand for hours of walking. */
 #define GATHER_WORK_MAX  (UINT64_C(1) << 30)
 #define GATHER_WORK_STEP 16
-/* Of too deep stacks the leaf's side is walked anew even then: so many frames in a body, of which
- * one that becomes a node counts more. Behind that, what is as deep ends in [overflow]. */
+/* Of stacks that are too deep, the leaf's side is walked again even then: so many frames of a body,
+ * of which a frame that becomes a node counts more. After that, stacks that deep end in [overflow].
+ * */
 #define GATHER_AGAIN_MAX  (UINT64_C(8) << 20)
 #define GATHER_AGAIN_NODE 8
 
@@ -80,7 +81,7 @@ void gather_put(struct gather *g, uint32_t node, uint64_t count);
 /* Both, for one sample: there are limits.samples at most. A count of 0 is checked only. */
 NODISCARD int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count,
                          const char *what, uint64_t n, struct err *e);
-/* All values gathered since the last time, as a series; without any there is none. Names of
+/* Adds all values gathered since the last call as a series; without values it adds none. Names of
  * labels must be static; their values are copied. */
 NODISCARD int gather_series(struct gather *g, const struct ptype *t, const struct labels *extra,
                             struct err *e);

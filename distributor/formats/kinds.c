@@ -1,4 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kinds.c: tables of the kinds of old agents (`app.cpu`) and of names that pprof uses for types.
+ *
+ * They decide the name of a series, so they must not change for data that is stored already: a row
+ * may be added, not changed. Pure: any thread.
+ */
 #include "distributor/formats/kinds.h"
 
 static const struct row {

@@ -29,11 +29,11 @@ struct multipart {
 
 NODISCARD int multipart_parse(struct str content_type, struct str body, struct arena *a,
                               struct multipart *ret, struct err *e);
-/* The *file* part of that name, or NULL if there is none: fields without filename= are not what we
- * look for. ERR_INPUT where there are two: one of them would be lost. */
+/* The *file* part of that name, or NULL: not found. Fields without filename= do not count.
+ * ERR_INPUT: there are two, and one of them would be lost. */
 NODISCARD int multipart_file(const struct multipart *m, const char *name,
                              const struct multipart_part **ret, struct err *e);
-/* The same; ERR_INPUT, too, where there is none. */
+/* The same; ERR_INPUT, too, if it is not found. */
 NODISCARD int multipart_need(const struct multipart *m, const char *name,
                              const struct multipart_part **ret, struct err *e);
 

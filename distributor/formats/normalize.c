@@ -2,10 +2,9 @@
  *
  * normalize: one table of rules, each of which cuts a piece out of a name.
  *
- * Why before interning: a JVM numbers its lambdas, proxies and hidden classes anew in every
+ * Why before interning: a JVM gives its lambdas, proxies and hidden classes other numbers in every
  * process, and a Go compiler writes the shape of type arguments into names. Left in, every restart
- * would bring new frames for old code, and comparing two versions would show differences where
- * there are none.
+ * would bring new frames for old code, and comparing two versions would show false differences.
  *
  * A rule is (needle, what to cut behind it, what to put there). Nearly all names match no needle,
  * so one look at sixteen bytes at a time asks for what some needle starts with; over all names of a
@@ -274,7 +273,7 @@ static void copy(struct edit *x, size_t n)
     x->in += n;
 }
 
-/* Cuts n characters; returns where to look for the next needle: what was put there is none. */
+/* Cuts n characters; returns where to look for the next needle, after the replacement. */
 static size_t cut(const struct rule *r, struct edit *x, size_t n)
 {
     const bool itself = r->cut == CUT_BRACKETS || r->cut == CUT_TAIL;

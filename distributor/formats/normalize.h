@@ -27,8 +27,7 @@ struct normalize_look {
     uint8_t *blocks; /* in the arena */
 };
 NODISCARD bool normalize_look(struct normalize_look *l, struct str text, struct arena *a);
-/* True if normalize_name leaves a name as it is; one of the text or any other. It may be left alone
- * all the same. */
+/* True if normalize_name leaves a name unchanged; it may also do so where this is false. */
 static inline bool normalize_leaves(const struct normalize_look *l, struct str name)
 {
     size_t from = (uintptr_t)name.ptr - (uintptr_t)l->text.ptr, last = from + name.len - 1;

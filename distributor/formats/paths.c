@@ -38,7 +38,7 @@ static uint32_t named_frame(struct paths *p, const char *name)
     return frame;
 }
 
-/* As walk_frames, once there are as many stacks as may be: what is there, and [overflow]. */
+/* As walk_frames, after the limit of stacks: follows nodes that exist, and ends in [overflow]. */
 static uint32_t walk_over(struct paths *p, uint32_t parent, const uint32_t *frames, size_t n)
 {
     if (p->overflow_frame == NO_FRAME)

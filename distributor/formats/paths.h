@@ -15,7 +15,7 @@
 struct paths {
     struct push *push; /* borrowed */
     const struct limits *l;
-    struct trie trie; /* of push->stacks: nobody else may add nodes to it */
+    struct trie trie; /* of push->stacks: no other code may add nodes to them */
     uint64_t stacks;  /* that brought a node */
     uint64_t deep_frames;
     bool grew, over;         /* the stack being walked: brought one; would have */

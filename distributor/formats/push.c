@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * push.c: what all formats need to fill a push: labels that all series share, series, exemplars,
+ * and names in their stored form.
+ *
+ * Invariants: labels are sorted and unique; names that begin with __ come from here only; a value
+ * never passes INT64_MAX, and CHANGE_SATURATED counts the sums that would. Everything but the
+ * stacks is in the push's arena; when the arena is full, push_full says whether it or the stacks
+ * hit the limit. Thread: one at a time.
+ */
 #include "distributor/formats/push.h"
 
 #include "distributor/formats/normalize.h"

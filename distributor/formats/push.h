@@ -10,7 +10,7 @@
 #include "common/model/label.h"
 #include "common/model/ptype.h"
 #include "common/model/stacks.h"
-#include "distributor/base/ingest.h"
+#include "distributor/formats/ingest.h"
 #include "distributor/formats/pprof/known_counts.h"
 
 struct push;
@@ -38,7 +38,8 @@ struct push_series {
     size_t exemplars_len, exemplars_cap;
 };
 
-/* What was left out of an accepted push, or changed in it. Names: push_drop_name. */
+/* Kinds of parts that were left out of an accepted push, or changed in it. Names: push_drop_name.
+ * */
 enum push_drop {
     DROP_LINE, /* a text line without a count */
     DROP_UNKNOWN_LOCATION,
@@ -55,13 +56,13 @@ enum push_drop {
     CHANGE_SATURATED,    /* a value stays at INT64_MAX */
     CHANGE_STRING,       /* a string index pointed nowhere */
     CHANGE_EXEMPLAR,     /* an id was left out: too many, or none that can be stored */
-    CHANGE_RATE,         /* a sampleRate that is no number: the default was taken */
+    CHANGE_RATE,         /* a sampleRate that is not a number: the default was taken */
     PUSH_DROPS,
 };
 const char *push_drop_name(enum push_drop d);
 #define PUSH_OVERFLOW "[overflow]" /* frame below the known part of such a stack */
 
-/* Where stacks of the same sender may be known from before: known.h. */
+/* Gives the symbol session of a service, for stacks that were sent before: known.h. */
 struct push_memory {
     /* After push_base. NULL: nothing is known of this service, or it is in use. */
     struct known *(*take)(void *cookie, const struct push *p);
@@ -96,7 +97,7 @@ struct push {
 /* The arena and the stacks share limits->decode_bytes: push_stacks_full says which was hit. */
 void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed);
 void push_deinit(struct push *p);
-/* What is known is for others again; the numbers stay valid. Twice is fine. */
+/* Puts the symbol session back for other pushes; the numbers stay valid. Twice is fine. */
 void push_known_put(struct push *p);
 /* Into the ordinary form: stacks of its own, nodes of all series renumbered. ERR_LIMIT. */
 NODISCARD int push_known_expand(struct push *p, struct err *e);

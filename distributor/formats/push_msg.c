@@ -292,7 +292,7 @@ static int check_labels(const struct push_msg_profile *p, const struct limits *l
     return 0;
 }
 
-/* The labels as the name of a push would give them; those without a value are none. */
+/* The labels as the name of a push would give them; those without a value are left out. */
 static int take_labels(const struct push_msg_profile *p, struct arena *a, struct ingest *in,
                        struct str *ret_name, struct err *e)
 {

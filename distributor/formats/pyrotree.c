@@ -43,7 +43,7 @@ struct reader {
     VEC(struct str) names;    /* owned; tree: by level. trie: in key */
     VEC(size_t) starts;       /* owned; trie: of names, in key */
     struct buf key;           /* trie */
-    size_t parsed;            /* trie: bytes of it that are as they were for `names` */
+    size_t parsed;            /* trie: bytes of it that have not changed since `names` was made */
 };
 struct node {
     struct str name;

@@ -142,7 +142,7 @@ static int scale_of(struct profile *p, size_t at, struct err *e)
             p->scale = rows[i].scale;
     return p->scale > 0 ? 0
                         : err_set(e, ERR_INPUT,
-                                  "speedscope: profile %zu: unit \"%.*s\" is none of "
+                                  "speedscope: profile %zu: unit \"%.*s\": want one of "
                                   "none, bytes, {nano,micro,milli,}seconds",
                                   at, (int)MIN(p->unit.len, 40), p->unit.ptr);
 }
@@ -231,7 +231,7 @@ static int frame_at(const struct reader *r, struct jpull *j, size_t at, uint32_t
     int64_t index = -1;
 
     if (!jpull_signed(j, "frame", &index) || index < 0 || (uint64_t)index >= r->frames.len)
-        return bad(e, at, "a frame index that is none of the file's frames");
+        return bad(e, at, "a frame index that is not in the file's frames");
     *ret = r->frames.ptr[index];
     return 0;
 }

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trie.c: lists of children, and one table for the nodes that have more than LIST_MAX.
+ *
+ * `last` is apart from `nodes`, because a walk reads only it as long as samples take the child that
+ * the previous one took. A child that was found is moved to the front of its list. The nodes are
+ * those of the stacks builder, in the same order: node i of the trie is node i of the stacks.
+ */
 #include "distributor/formats/trie.h"
 
 #define LIST_MAX 24 /* children; more are found by the table */

@@ -4,9 +4,9 @@
  *
  * stacks_node looks every edge up in one table for the whole push: a cache miss per frame. Here
  * each node keeps its children in a list, the last one taken in front. In a profile most nodes have
- * one child or one that most samples take, so a step is a load and a comparison in memory that was
- * just touched. A node with many children (an event loop with thousands of handlers) gets a table.
- * Once a trie has added to a builder, stacks_node must not be used on that builder any more.
+ * one child, or a child that most samples take, so a step is a load and a comparison in memory that
+ * was just touched. A node with many children (an event loop with thousands of handlers) gets a
+ * table. Once a trie has added to a builder, stacks_node must not be used on that builder any more.
  */
 #ifndef DISTRIBUTOR_FORMATS_TRIE_H
 #define DISTRIBUTOR_FORMATS_TRIE_H
@@ -32,13 +32,13 @@ struct trie {
 void trie_init(struct trie *t, struct stacks *empty);
 void trie_reserve(struct trie *t, size_t nodes);
 void trie_deinit(struct trie *t);
-/* The child of parent for this frame among those not taken last; 0 if there is none. */
+/* The child of parent for this frame among those not taken last; 0: not found. */
 uint32_t trie_find(struct trie *t, uint32_t parent, uint32_t frame);
 /* A path that is not there yet: n > 0 frames, leaf first, below parent, which has no child for the
  * root-most of them. */
 uint32_t trie_append(struct trie *t, uint32_t parent, const uint32_t *frames, size_t n);
 
-/* The child of parent for this frame; 0 if there is none. */
+/* The child of parent for this frame; 0: not found. */
 static inline uint32_t trie_step(struct trie *t, uint32_t parent, uint32_t frame)
 {
     struct trie_last last = t->last.ptr[parent];

@@ -7,17 +7,17 @@
  *   writer                  └─> appended to each spool, fsynced ──────┘
  *   senders one or more per target: spool ─> HTTP (forward_target.c)
  *
- * A push is spooled after its ingester said that it is on disk, and answered after it is spooled:
- * what a client was told to be stored is forwarded, also when the process is killed between any two
+ * A push is spooled after its ingester said that it is on disk, and answered after it is spooled: a
+ * push that was answered as stored is forwarded, also when the process is killed between any two
  * steps, since then the client has no answer and sends it again, under the same id. What was not
  * stored is never forwarded. A spool that cannot take it (full disk) fails no push: it is counted.
  *
  * The writer is one thread for all targets: it appends what gathered, syncs once, answers all of
- * it; and it reads the configuration again when the file changes, so that nobody else ever sees a
- * target begin or end in the middle of something.
+ * it; and it reads the configuration again when the file changes, so that no other thread sees a
+ * target begin or end in the middle of its work.
  *
- * Lock: `lock` guards the list of targets, the jobs and what is done. Who uses a target outside of
- * it holds a reference.
+ * Lock: `lock` guards the list of targets, the jobs and the list of finished ones. A thread that
+ * uses a target without the lock holds a reference.
  */
 #include "distributor/forward/forward.h"
 

@@ -402,7 +402,7 @@ static void name_text(struct str s, enum part part, struct buf *out)
     }
 }
 
-/* Who measured; not of those whose names of functions the server would change once more. */
+/* The profiler's name; not of profilers whose function names the server would rewrite again. */
 static struct str spy_of(const struct labels *l)
 {
     static const char *const changed[] = { "pyspy", "rbspy", "scripting", "dotnetspy" };

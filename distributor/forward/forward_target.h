@@ -34,14 +34,14 @@ void forward_target_left_out(struct forward_target *t, uint64_t profiles);
 /* The push could not be made into requests, and stays here. Any thread. */
 void forward_target_unmade(struct forward_target *t, const struct err *why);
 
-/* The rest: one thread, the one that writes spools. */
+/* The rest is called by one thread, which writes the spools. */
 void forward_target_set_conf(struct forward_target *t, struct forward_target_conf *conf);
 /* What cannot be spooled is counted and logged: the push itself is stored here. */
 void forward_target_append(struct forward_target *t, struct str record, int64_t at_ms);
 void forward_target_sync(struct forward_target *t);
 /* Each second: syncs where that is the policy, sets gauges. */
 void forward_target_tick(struct forward_target *t);
-/* Joins its threads, which give up what they are at; the spool stays on disk. */
+/* Joins its threads, which cancel their requests; the spool stays on disk. */
 void forward_target_stop(struct forward_target *t);
 /* Any thread. */
 void forward_target_status(struct forward_target *t, int64_t now_ms, struct json *j);

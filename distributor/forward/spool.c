@@ -499,7 +499,7 @@ static struct segment *segment_at(const struct spool *s, uint64_t number)
     return NULL;
 }
 
-/* To the start of the segment behind the cursor's; false if there is none. */
+/* Moves to the start of the segment after the cursor's; false: it was the last. */
 static bool next_segment(struct spool *s)
 {
     vec_for (i, &s->segments) {

@@ -40,7 +40,7 @@ struct spool_stats {
     uint64_t bytes, records; /* waiting or taken */
     uint64_t dropped;        /* records, to stay below bytes_max; ever since it was opened */
     uint64_t damaged;        /* records or torn ends that were passed over */
-    int64_t oldest_ms;       /* of what was taken and not finished; 0: there is none */
+    int64_t oldest_ms;       /* of records that were taken and not finished; 0: all are */
 };
 struct spool;
 NODISCARD int spool_open(const struct spool_opts *o, struct spool **ret, struct err *e);
@@ -50,12 +50,13 @@ void spool_close(struct spool *s); /* NULL is fine; nothing taken is finished by
 NODISCARD int spool_append(struct spool *s, struct str record, int64_t at_ms, struct err *e);
 NODISCARD int spool_sync(struct spool *s, struct err *e);
 void spool_set_max(struct spool *s, uint64_t bytes_max);
-/* 1: the next record replaces what is in *out, finish it with *ret_ticket. 0: there is none, or
+/* 1: the next record replaces what is in *out, finish it with *ret_ticket. 0: no record is left, or
  * SPOOL_TAKEN_MAX are out. -1: *e says what cannot be read; it was passed over. */
 int spool_take(struct spool *s, struct buf *out, int64_t *ret_at_ms, uint64_t *ret_ticket,
                struct err *e);
-/* It need not come again, also after a restart. Records finish in any order; one that was taken
- * before it and is not finished comes again, and this one with it. */
+/* The record need not be read again, also after a restart. Records finish in any order; after a
+ * restart, reading begins with the oldest record that is not finished, so later ones are read again
+ * with it. */
 void spool_finish(struct spool *s, uint64_t ticket);
 struct spool_stats spool_stats(const struct spool *s);
 

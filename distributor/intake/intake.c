@@ -19,8 +19,8 @@
  * what it really holds; over the budget it is refused. While it is decoded it may pass that, up to
  * decode_bytes, which at most as many requests can do at once as the pool has threads.
  *
- * A client that leaves while its pushes are being stored changes nothing but that they are not
- * tried again: one that only closed its sending side looks the same.
+ * If a client disconnects while its pushes are being stored, they are stored, but not tried again.
+ * A client that only closed its sending side looks the same.
  */
 #include "distributor/intake/intake.h"
 
@@ -30,6 +30,8 @@
 #include "common/base/wr.h"
 #include "distributor/base/tokens.h"
 #include "distributor/intake/intake_impl.h"
+#include "distributor/send/knowns.h"
+#include "distributor/send/ledger.h"
 #include "distributor/send/pack.h"
 
 #define KEY_BYTES_MAX  255
@@ -177,7 +179,7 @@ static void push_over(struct intake_push *p)
     intake_pump(k);
 }
 
-/* Each of its series may be in the shard by an attempt that nobody knows the end of. */
+/* Each of its series may be in the shard by an attempt whose result is unknown. */
 static void push_doubt(const struct intake_push *p, bool acked)
 {
     const struct intake *k = p->k;
@@ -198,7 +200,7 @@ static void push_counted(const struct intake_push *p, uint64_t stored, uint64_t 
         ledger_acked(p->k->d->book, &w, &p->acks);
     else if (p->unsure || stored)
         push_doubt(p, true);
-    /* else it was there before we tried: by somebody else, under another name */
+    /* else it was there before our first attempt: another distributor stored it */
 }
 
 static void push_fail(struct intake_push *p, const struct err *why)
@@ -444,8 +446,9 @@ static void push_send(void *cookie)
 
 /* ---- decoded -------------------------------------------------------------------------------- */
 
-/* Exchanges what was set aside for what the decoded pushes hold until their acks. One that needs
- * more than all pushes may hold is told so, instead of to try again for ever. */
+/* Replaces the estimate that was reserved by the bytes that the decoded pushes hold until their
+ * acks. A request that needs more than all pushes may hold is refused for good, since a retry could
+ * never succeed. */
 static int intake_resize(struct intake *k, struct err *e)
 {
     struct budget *b = &k->d->memory;
@@ -521,8 +524,8 @@ static size_t guess_memory(const struct intake *k)
             plain = MAX(plain, get_u32le(body.ptr + body.len - 4));
         plain = MIN(plain, k->limits.inflated_bytes);
     }
-    /* Never more than half of what there is: a body that claims more than the server has is looked
-     * at as well, or it would be told to come again for ever. */
+    /* Never more than half of the budget: a body that claims more than the server has is decoded,
+     * too; otherwise each of its retries would be refused. */
     return (size_t)MIN(WORK_LEAST + MIN(plain * WORK_FACTOR, k->limits.decode_bytes),
                        MAX(k->d->memory.max / 2, WORK_LEAST));
 }
@@ -557,10 +560,10 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
     return 0;
 }
 
-/* A tenant whose bodies wait long for their turn sends more than its share of the processors. What
- * it sends beyond that is told so at once: accepted, it would wait until ack_timeout is over, be
- * refused with 503, and its bodies would have been decoded for nothing. Time at an ingester does
- * not count, which may be down for a while. */
+/* A tenant whose bodies wait long for a thread sends more than its share of the processors.
+ * Requests beyond that are refused at once: if accepted, they would wait until ack_timeout is over,
+ * be refused with 503, and their bodies would have been decoded for nothing. Time at an ingester
+ * does not count, which may be down for a while. */
 static int queue_check(const struct intake *k, uint64_t now, struct err *e)
 {
     const struct list *waiting = &k->tenant->undecoded;

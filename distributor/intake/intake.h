@@ -8,7 +8,7 @@
  *   loop  done(result) <── rows: stored, empty, rejected <── acks <── sends, again until timeout
  *
  * A protocol says how its body becomes pushes (`decode`, which speaks to a struct batch_sink) and
- * how the result is told to its client (`done`). Everything between is the same for all of them.
+ * how its client gets the result (`done`). Everything between is the same for all protocols.
  */
 #ifndef DISTRIBUTOR_INTAKE_INTAKE_H
 #define DISTRIBUTOR_INTAKE_INTAKE_H
@@ -97,7 +97,7 @@ int intake_status(const struct err *e);
 int intake_error(const struct intake_result *r,
                  void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
                  struct err *e);
-/* What is kept of requests that ended: loop. */
+/* Frees the requests that ended and are kept for the next ones. Loop. */
 void intake_spares_free(struct distributor *d);
 size_t intake_spares_bytes(const struct distributor *d);
 

@@ -56,7 +56,7 @@ int intake_error(const struct intake_result *r,
             continue;
         if (!code || urgency(row->err->code) > urgency(code))
             code = row->err->code;
-        if (text.len < ERR_TEXT_MAX) { /* no more is told anyway */
+        if (text.len < ERR_TEXT_MAX) { /* the rest would be cut off */
             buf_add_str(&text, errors ? STR("; ") : STR(""));
             if (text_of)
                 text_of(cookie, i, &text);

@@ -3,7 +3,7 @@
  * intake_decode: the pool's half of an intake: pushes come in from a decoder and leave packed.
  *
  *   begin ─> decoder fills the push ─> end ─> rules ─> window ─> write ids ─> pack ─> pushes
- *                                       └─> reject: a row, the others go on
+ *                                       └─> reject: a row, the others continue
  *
  * Each push has an arena and stacks of its own, so that what was sent can be freed while others
  * wait. Together they may hold limits.decode_bytes: a request with a thousand profiles may not take
@@ -12,9 +12,10 @@
  * An error of the decoder itself fails the request as a whole, before anything of it is sent.
  */
 #include "distributor/intake/intake_impl.h"
+#include "distributor/send/knowns.h"
 #include "distributor/send/pack.h"
 
-#define PUSH_LEAST (64 * KIB) /* less memory than this is none for another push */
+#define PUSH_LEAST (64 * KIB) /* another push is not begun with less memory than this */
 #define ID_MOST    128        /* bytes kept of a sender's id, for error texts */
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -109,7 +110,7 @@ static int intake_rules(struct intake *k, struct intake_push *p, const struct wi
 {
     if (rules_run(k->d->rules, &k->rules, &p->push, w, bytes, e))
         return e->code;
-    if (p->push.series_len == 0) /* what was left out may be as it likes */
+    if (p->push.series_len == 0) /* all series were left out: their times need no check */
         return 0;
     p->push.service = rules_service(&p->push.series[0]);
     return check_labels(k, &p->push.base, e);
@@ -125,8 +126,8 @@ static uint32_t place_of(const struct intake_push *p, struct str service,
                      placed ? placing_hash(&s->labels, &p->push.base) : 0, p->when_ms);
 }
 
-/* Numbers of a service are told with all that came with them, to one shard: not where rules have
- * left something out of it, or sent it to several services, or it goes to several shards. */
+/* A symbol session covers whole pushes of one service to one shard. It is not used if rules left
+ * out a part of the push or divided it into several services, or if it goes to several shards. */
 static int known_or_whole(struct intake_push *p, size_t series_before, struct err *e)
 {
     struct push *push = &p->push;
@@ -146,7 +147,7 @@ static int known_or_whole(struct intake_push *p, size_t series_before, struct er
     return push_known_expand(push, e);
 }
 
-/* Pushes of one request that have one base are told apart by how many there were before. */
+/* Pushes of one request that have the same base are numbered in their order. */
 static struct write_base own_base(struct intake *k, struct write_base base)
 {
     uint64_t before = 0;
@@ -341,8 +342,8 @@ static void drop_parts(struct intake *k, const struct intake_push *p)
 
 /* ---- the sink ------------------------------------------------------------------------------- */
 
-/* What a shard was told no other knows, so each place of a service has its own. Which one it will
- * be is a guess, since neither rules nor windows were looked at (known_or_whole). */
+/* A symbol session is known to one shard only, so each place of a service has its own. The choice
+ * here is a guess, since rules and windows were not applied yet (known_or_whole). */
 static struct known *take_known(void *cookie, const struct push *push)
 {
     struct intake_push *p = cookie;
@@ -407,7 +408,7 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
     buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
     push_init(&p->push, p->arena, &l, distributor_seed(k->d));
-    if (k->d->knowns && !k->d->tap) /* who forwards wants names */
+    if (k->d->knowns && !k->d->tap) /* forwarding needs names */
         p->push.memory = (struct push_memory){ take_known, put_known, p };
     vec_push(&k->rows, ((struct intake_row){ .profiles = 1 }));
     vec_push(&k->open, p);

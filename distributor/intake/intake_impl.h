@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * intake_impl.h: what intake.c (loop) and intake_decode.c (pool) share; nobody else includes it.
+ * intake_impl.h: what intake.c (loop) and intake_decode.c (pool) share; no other folder includes
+ * it.
  *
  * Thread: fields are the loop's, but for the time between pool_submit and the done call.
  */
@@ -33,7 +34,7 @@ struct intake_push {
     struct write_base write_base;
     uint32_t shard;
     int64_t when_ms;     /* it is placed by */
-    uint32_t told_shard; /* `known` was told to that one */
+    uint32_t told_shard; /* the shard that got the numbers of `known` */
     struct buf packed;   /* the transport takes it at each attempt */
     bool told;           /* packed: with stacks by number (formats/pprof/known.h) */
     bool once;           /* it was packed before: from now on with its stacks */
@@ -107,7 +108,7 @@ void intake_push_free(struct intake_push *p); /* NULL is fine */
 /* Sets the outcome of a row; *why is copied. */
 void intake_reject(struct intake *k, size_t row, const struct err *why);
 
-/* What was left out of a push that was taken. */
+/* Counts the parts that were left out of an accepted push. */
 void intake_add_drops(struct intake *k, const struct push *push);
 
 #endif

@@ -30,7 +30,7 @@ struct otlp_range {
     uint32_t from, len;
 };
 enum otlp_kind {
-    OTLP_EMPTY, /* no value, or one that is no scalar */
+    OTLP_EMPTY, /* no value, or a value that is not a scalar */
     OTLP_STRING,
     OTLP_STRING_INDEX, /* number: position in strings */
     OTLP_BOOL,

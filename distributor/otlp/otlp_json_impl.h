@@ -27,7 +27,8 @@ bool otlp_json_list(struct otlp_json *s, const char *what, struct otlp_range *re
 bool otlp_json_id(struct otlp_json *s, const char *what, size_t bytes, struct str *ret);
 bool otlp_json_attr(struct otlp_json *s, struct otlp_attr *a); /* {"key": ..., "value": ...} */
 
-/* What reads an element of the table of this name, NULL for strings; false: it is none. */
+/* Finds the reader for an element of the table of this name, NULL for strings. False: not a table.
+ * */
 typedef bool (*otlp_json_add)(struct otlp_json *s, struct jpull_it *it);
 bool otlp_json_table(struct str key, otlp_json_add *ret);
 bool otlp_json_read_table(struct otlp_json *s, otlp_json_add add);

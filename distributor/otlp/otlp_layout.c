@@ -15,12 +15,12 @@
  *     1.8, 1.9   1        3         4      2        5
  *     1.10       1        2         3      4        5
  *
- * 1.9 or 1.10 is told by trying both: a list cannot be a link; an attribute or link must be in its
+ * 1.9 or 1.10 is found by trying both: a list cannot be a link; an attribute or link must be in its
  * table; a sample has one value, or as many as timestamps, or timestamps only. Where all samples
  * make sense both ways (each has as many attributes or values as timestamps, and nothing else) it
  * is asked who else refers to these entries of the attribute table: numbers of entries that only
  * samples can have referred to are attributes, numbers of entries that belong to mappings are
- * values by chance. What is left, and a body with fields of two revisions, is refused.
+ * values by chance. A body that is still undecided, or has fields of two revisions, is refused.
  *
  * Layouts: opentelemetry-proto, tags v1.4.0 to v1.11.0 (proto/FORMATS.md, "OTLP layouts").
  */
@@ -30,7 +30,7 @@
 
 #define SAMPLE_FIELDS 7
 #define ID_BYTES      16
-#define ORPHANS_MAX   (1u << 20) /* entries of the attribute table that are told apart */
+#define ORPHANS_MAX   (1u << 20) /* entries of the attribute table that are distinguished */
 #define CLEARLY       4          /* times as many samples that make no sense */
 
 /* One field of a sample: how often it stands there and in which form. */

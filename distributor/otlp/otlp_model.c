@@ -3,13 +3,13 @@
  * otlp_model: pools under one budget, and references to positions.
  *
  * While a body is read its references are what the sender wrote: numbers within a dictionary that
- * may stand behind all that refers to it. otlp_resolve looks at every one of them once, so that
- * whoever uses the columns needs no check: a request with one that points nowhere is refused as a
- * whole, since that is what a body of another layout looks like.
+ * may come after everything that refers to it. otlp_resolve checks every reference once, so that
+ * users of the columns need no check: a request with a reference that points nowhere is refused as
+ * a whole, since that is what a body of another layout looks like.
  *
  * Absent is 0 on the wire, and element 0 of a table is its zero value. Where a sender put something
  * there it is taken literally (a canary of a peer has its location there), but string 0 is "", link
- * 0 is none, and mapping or function 0 are none if they are empty.
+ * 0 means no link, and an empty mapping or function 0 means no mapping or function.
  *
  * Rules of indexes: opentelemetry-proto v1.11.0 (proto/FORMATS.md, "OTLP semantics").
  */
@@ -122,7 +122,7 @@ static bool out_of(const struct resolving *r, const char *what, uint32_t at, uin
     return false;
 }
 
-/* An absolute position; 0 into an empty table is none. */
+/* An absolute position; 0 into an empty table means no entry. */
 static bool take(const struct resolving *r, const char *what, const struct otlp_range *table,
                  uint32_t *at)
 {

@@ -12,7 +12,7 @@
 #include "distributor/otlp/otlp_model.h"
 #include "distributor/otlp/otlp_wire.h"
 
-/* Fields of Profile and Sample that moved; 0: there is none. */
+/* Numbers of the fields of Profile and Sample that moved; 0: this revision has no such field. */
 struct numbers {
     uint32_t list, time, duration, period_type, period, id, attrs;
     uint32_t s_stack, s_len, s_values, s_attrs, s_link, s_times;

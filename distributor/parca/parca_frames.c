@@ -11,7 +11,7 @@
  * could stand for years of walking: the frames and lines looked at are counted and bounded.
  *
  * Addresses. The agent has turned them into addresses of the ELF file (v2 has no mapping ranges,
- * v1 sends 0 for them), so they are stored as they are. Kernel and interpreted frames come with a
+ * v1 sends 0 for them), so they are stored unchanged. Kernel and interpreted frames come with a
  * line.
  *
  * Format: proto/FORMATS.md, "Parca schema v1", "Parca schema v2".

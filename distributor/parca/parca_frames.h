@@ -8,7 +8,7 @@
 #include "distributor/formats/paths.h"
 #include "distributor/parca/arrow/arrow.h"
 
-/* Fields of a location, of its lines, and of a line's function (v1 has the latter in the line):
+/* Fields of a location, of its lines, and of a line's function (v1 has these in the line):
  * ARROW_NO_FIELD where the schema has none. */
 struct parca_fields {
     uint32_t address, file, build_id, start, limit, offset, lines;

@@ -7,7 +7,7 @@
  *   the series is new, or its last profile is too old    gauges only
  *   it is the last one, sent again                       nothing: it is stored
  *   it is older than the last one                        gauges only, and it is not remembered
- *   a profile before it is doubtful                      that one again, and gauges of this one
+ *   a profile before it is doubtful                      the doubtful one again, and its gauges
  *   its counters are below those of the last one         all of it: the process was started again
  *   else                                                 the growth
  *
@@ -112,7 +112,7 @@ static bool is_same(const struct growth *g, const struct parca_body *b)
     return b && str_eq(str_n(b->bytes, b->len), g->p->body);
 }
 
-/* Stores the doubtful profile again, exactly as it was stored, or tried to be, before. False: it
+/* Stores the doubtful profile again, with the same bytes and ids as in the first attempt. False: it
  * cannot be read any more. */
 static bool push_doubt(struct growth *g, const struct parca_body *doubt,
                        const struct parca_body *last, int *ret_rc, struct err *e)

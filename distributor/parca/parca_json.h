@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * parca_json.h: proto3 JSON of the messages here, to protobuf and back, by tables of their fields.
- * Whoever reads a message reads protobuf only. Thread: any.
+ * Handlers read protobuf only. Thread: any.
  *
  * Format: proto/WIRE.md, "proto3 JSON".
  */
@@ -23,7 +23,7 @@ extern const struct parca_shape alloy_should_in, alloy_id_in, alloy_list_out;
  * ERR_LIMIT: *out is full. */
 NODISCARD int parca_json_read(const struct json_val *v, const struct parca_shape *shape,
                               struct buf *out, struct err *e);
-/* Appends the JSON of a message of ours. */
+/* Appends the JSON of a message that this server made. */
 void parca_json_write(struct str message, const struct parca_shape *shape, struct buf *out);
 
 #endif

@@ -3,12 +3,12 @@
  * parca_labels: which service a sample belongs to, and what its series is called.
  *
  * Parca knows no services: its series are label sets. The service is the first of `service_names`
- * that a set has. An agent on a Kubernetes node is told by its relabelling what a workload is
+ * that a set has. An agent on a Kubernetes node takes from its relabelling what a workload is
  * (service_name, job, app), or knows the container; without any of that the name of the program
  * (comm) is the best there is, and better than one service for a whole machine.
  *
- * Labels that number threads and CPUs are left out (option): each thread and CPU would be a series
- * for ever. Their samples are added up with those of the same program.
+ * Labels that number threads and CPUs are left out (option): otherwise each thread and CPU would be
+ * a permanent series. Their samples are added up with those of the same program.
  */
 #include "distributor/parca/parca_labels.h"
 

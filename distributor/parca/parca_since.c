@@ -16,10 +16,10 @@
  * stored), and a series that was forgotten.
  *
  * Several distributors. Each remembers what came to it. Parca keeps one connection; if it moves to
- * another distributor, that one begins with a first profile. If it comes back, the first one must
- * not count what the other one has counted meanwhile. Unless it is alone, a profile that comes more
- * than one and a half intervals after the one before is a first one. An interval that became longer
- * costs one such profile.
+ * another distributor, that distributor begins with a first profile. If it comes back, the first
+ * one must not count what the other one has counted meanwhile. Unless it is alone, a profile that
+ * comes more than one and a half intervals after the one before is a first one. An interval that
+ * became longer costs one such profile.
  *
  * Memory: bytes_max for the bodies, as they came (usually gzip), and SERIES_COST for each series.
  * Over it the series that was not used for longest is forgotten. Series of open requests stay, so

@@ -15,7 +15,7 @@
 #define PARCA_NO_ROW SIZE_MAX
 
 struct parca_body {
-    char *bytes; /* owned, as it came; NULL: there is none */
+    char *bytes; /* owned, unchanged; NULL: no body */
     size_t len;
     int64_t at_ms;
     int64_t leaf;  /* of its gauges, counted from 1970 */
@@ -49,11 +49,11 @@ struct parca_turn {
  * memory to remember it. */
 NODISCARD int parca_turn_enter(struct parca_turn *t, struct str key, struct parca_series **ret,
                                struct err *e);
-/* The profile to subtract from: that of this request, else the last one that was stored; NULL if
- * there is none, or if it is too old for a profile of `at_ms`. */
+/* The profile to subtract: that of this request, else the last one that was stored. NULL: not
+ * found, or it is too old for a profile of `at_ms`. */
 const struct parca_body *parca_turn_last(const struct parca_turn *t, struct parca_series *x,
                                          int64_t at_ms);
-/* A profile after the last one that may or may not have been stored; NULL: there is none. */
+/* A profile after the last one that may or may not have been stored; NULL: not found. */
 const struct parca_body *parca_turn_doubt(const struct parca_series *x);
 /* True: this request has had a profile of the series before. */
 bool parca_turn_began(const struct parca_turn *t, const struct parca_series *x);

@@ -9,7 +9,8 @@
  *
  * The rest of the columns have the same names in both and differ in their encoding only, which the
  * reader of cells does not care about: text may be a dictionary, runs, a view or plain. So columns
- * are told by their names, not by the version that the schema claims, and unknown ones are ignored.
+ * are found by their names, not by the version that the schema claims, and unknown ones are
+ * ignored.
  *
  * Format: parca-agent v0.47.1 and v0.48.0 (proto/FORMATS.md, "Parca schema v1", "Parca schema v2").
  */

@@ -14,8 +14,9 @@
 struct parca_turn;
 struct parca_opts {
     const char *drop_labels; /* names, separated by commas */
-    uint64_t seed;           /* of tables; random, so that nobody can make their keys collide */
-    struct parca_turn *turn; /* WriteRaw: remembers counters (parca_since.h); NULL: as they come */
+    uint64_t seed;           /* of tables; random, so that no client can make their keys collide */
+    struct parca_turn
+        *turn; /* WriteRaw: remembers counters (parca_since.h); NULL: stores them unchanged */
 };
 
 NODISCARD int parca_arrow_push(struct str body, const struct parca_opts *o,

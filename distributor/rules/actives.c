@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * actives.c: two hash sets of series; after half an hour the older one is dropped.
+ *
+ * A series that is only in `before` is copied to `now` when it is pushed again, and counted in
+ * `moved`, so that it does not count twice. The sets have hashes, not labels: two series with one
+ * hash count as one, which errs on the side of the tenant. Lock: `lock` guards all fields.
+ */
 #include "distributor/rules/actives.h"
 
 #include "common/base/hash.h"

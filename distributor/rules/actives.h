@@ -20,7 +20,7 @@
 struct actives {
     struct mutex lock;
     struct map_u64 now, before;
-    size_t moved;       /* of before, how many are in now */
+    size_t moved;       /* how many of `before` are in `now` */
     uint64_t turned_ms; /* monotonic */
 };
 struct actives *actives_new(uint64_t now_ms);

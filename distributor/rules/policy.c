@@ -72,7 +72,8 @@ static int read_limit(const struct reader *r, const struct conf_node *n,
 
     if (!n)
         return 0;
-    /* Older than is kept cannot be stored; 0, no limit, is what is kept. */
+    /* A limit beyond retention cannot hold, since such samples are not stored; 0 means retention.
+     * */
     if (row->offset == offsetof(struct policy, past_ms))
         max = r->conf->past_ms;
     bool none = n->kind == CONF_NODE_SCALAR && str_eqc(n->value, "0");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * policy_impl.h: the table of limits, for who reads and who prints them.
+ * policy_impl.h: the table of limits, for the code that parses and the code that prints them.
  */
 #ifndef DISTRIBUTOR_RULES_POLICY_IMPL_H
 #define DISTRIBUTOR_RULES_POLICY_IMPL_H

@@ -7,8 +7,8 @@
  *   expand = Go's templates: $1 ${1} $name ${name}, $$ is a dollar; a group that took no part, or
  *            does not exist, is ""; "$1x" is the group named 1x
  *
- * A label set to "" is removed. labelmap reads the labels as they were before the rule, in order of
- * their names; where two map to one name the later one stays.
+ * A label set to "" is removed. labelmap reads the labels that it got, in order of their names, and
+ * not its own results; where two map to one name the later one stays.
  */
 #include "distributor/rules/relabel.h"
 
@@ -197,7 +197,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The name behind a dollar; false: there is none, and the dollar is text. */
+/* The name behind a dollar; false: no name follows, and the dollar is text. */
 static bool reference(struct str rest, struct str *ret_name, size_t *ret_len)
 {
     bool brace = rest.len && rest.ptr[0] == '{';
@@ -334,7 +334,7 @@ static int filter_names(struct run *x, const struct rule *r)
     return 1;
 }
 
-/* 1 go on, 0 drop, -1. */
+/* 1: continue with the next rule; 0: drop the labels; -1: error. */
 static int run_rule(struct run *x, const struct rule *r)
 {
     int m;

@@ -16,8 +16,8 @@ struct stored;
 /* Asks as long as some tenant has a limit (rules_limit_stored). */
 struct stored *stored_new(struct distributor *d);
 void stored_free(struct stored *s); /* NULL is fine; the route lives still */
-/* Does a limit hold for the tenant? Not for the one that this server's own profiles are of, and
- * with one tenant the disk is the limit. */
+/* True if a limit holds for the tenant. None holds for the tenant of this server's own profiles,
+ * and with one tenant the disk is the limit. */
 bool stored_counts(const struct stored *s, struct str tenant);
 /* 0: none, or not known yet. */
 uint64_t stored_bytes(const struct stored *s, struct str tenant);

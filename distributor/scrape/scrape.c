@@ -5,11 +5,11 @@
  *   files (config, file_sd) ──changed──┐
  *   Kubernetes objects ──changed───────┴─> sync: a new generation ─> entries: kept by id, new, gone
  *
- * A sync builds all targets anew and compares ids (hash of job, URL, labels, profile): what stays
- * keeps its turn, its state and what its next profile is subtracted from. Old generations live
- * until the last run that points into them ended. What watches Kubernetes for a part of the
- * configuration that stayed as it was goes on, too. A file that cannot be used leaves its last good
- * text in force. Syncs are at most one per tick, however fast objects change.
+ * A sync builds the list of all targets and compares ids (hash of job, URL, labels, profile): a
+ * target that stays keeps its due time, its state and the profile that its next one is subtracted
+ * from. Old generations live until the last run that points into them ended. A watch of Kubernetes
+ * continues if its part of the configuration did not change. A file that cannot be used leaves its
+ * last good text in force. Syncs are at most one per tick, however fast objects change.
  */
 #include "distributor/scrape/scrape.h"
 
@@ -145,7 +145,7 @@ static bool file_look(struct scrape *s, struct scrape_file *f, struct err *e)
     buf_init(&text, FILE_MAX);
     if (fs->read_file(fs, f->path, &text, e)) {
         file_wrong(s, f, e);
-        f->seen = false; /* what is there next is looked at, and be it what was there before */
+        f->seen = false; /* the next text is read even if it equals the last one */
         buf_deinit(&text);
         return false;
     }
@@ -309,7 +309,7 @@ static void take_job(struct sync *y, const struct scrape_job *j)
             take_groups(y, j, &groups);
 }
 
-/* What this sync did not see goes; the indexes of the others are made anew. */
+/* Drops entries that this sync did not see, and renumbers the others. */
 static void drop_unseen(struct scrape *s)
 {
     size_t kept = 0;
@@ -379,7 +379,7 @@ static void k8s_end(struct scrape *s)
     s->k8s.len = s->k8s_gens.len = 0;
 }
 
-/* The one that runs already for the same, or a new one; goes with the new lists. */
+/* Takes the watch that runs already for the same configuration, or makes one, for the new lists. */
 static int k8s_take(struct scrape *s, struct scrape *was, struct scrape_gen *g,
                     const struct scrape_job *j, const struct scrape_k8s_conf *c, struct err *e)
 {
@@ -409,8 +409,8 @@ static int k8s_take(struct scrape *s, struct scrape *was, struct scrape_gen *g,
     return 0;
 }
 
-/* Watches that the configuration still has go on with what they know: a new list of a large
- * cluster costs its API server more than all that follows. */
+/* Watches that the configuration still has continue with the objects they know: a new list of a
+ * large cluster costs its API server more than all that follows. */
 static int k8s_begin(struct scrape *s, struct err *e)
 {
     struct scrape was = { .k8s.ptr = NULL };

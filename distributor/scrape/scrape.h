@@ -17,8 +17,8 @@ NODISCARD int scrape_check(const char *file, struct str text, bool multi, struct
 /* NULL if distributor.scrape_config_file is empty. A file with an error is one of this call, so
  * that a wrong file is seen at the start; later ones are logged, and the last good one stays. */
 NODISCARD int scrape_new(struct distributor *d, struct scrape **ret, struct err *e);
-/* Begins nothing new and gives up what is being fetched; what was fetched is stored. NULL is fine,
- * twice, too. */
+/* Begins nothing new and cancels running fetches; profiles that were fetched are stored. NULL is
+ * fine, and so is a second call. */
 void scrape_stop(struct scrape *s);
 /* After the last intake of it ended. NULL is fine. */
 void scrape_free(struct scrape *s);

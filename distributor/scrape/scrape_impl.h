@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scrape_impl.h: what the files of this folder share; nobody else includes it.
+ * scrape_impl.h: what the files of this folder share; no other folder includes it.
  *
  * Thread: the loop's; scrape_run's body, prev, target and profile are read on the pool meanwhile
  * and do not change until its intake ended.
@@ -87,7 +87,7 @@ struct scrape {
     VEC(struct scrape_file *) files;
     VEC(struct scrape_k8s *) k8s;      /* in the order of the configuration */
     VEC(struct scrape_gen *) k8s_gens; /* references: what each of them was made from */
-    VEC(struct scrape_was) was;        /* of before a restart, not asked for yet */
+    VEC(struct scrape_was) was;        /* entries saved before a restart, not claimed yet */
     uint64_t was_until_ms;             /* monotonic: then they go */
     VEC(struct scrape_entry *) entries;
     struct map_u64 by_id; /* their indexes */
@@ -100,7 +100,7 @@ struct scrape {
 
 /* scrape_run.c: begins a run of x; ends with scrape_ended. */
 void scrape_run_start(struct scrape_entry *x);
-void scrape_run_drop(struct scrape_run *r);     /* one that is not in work; NULL is fine */
+void scrape_run_drop(struct scrape_run *r);     /* it must not be in work; NULL is fine */
 void scrape_run_cancel(struct scrape_entry *x); /* if it is being fetched: it ends now */
 void scrape_body_drop(struct scrape *s, struct scrape_body *b);
 void scrape_ended(struct scrape_entry *x, bool ok);

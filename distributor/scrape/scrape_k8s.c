@@ -6,9 +6,10 @@
  *     ^                                                          │ closed: again <─────┤
  *     └── 410 Gone, or an event that cannot be read <────────────┘ each line: an event ┘
  *
- * What is known stays while the server does not answer: an API server that is down must not end the
+ * Known objects stay while the server does not answer: an API server that is down must not end the
  * profiling of a cluster. Failures are retried after 1 s, then twice as long, up to a minute. The
- * bytes that objects hold are bounded; one that would pass that is left out, and said.
+ * bytes that objects hold are bounded; an object that would exceed the bound is left out and
+ * logged.
  */
 #include "distributor/scrape/scrape_k8s.h"
 
@@ -317,7 +318,7 @@ static void list(struct watch *w)
 
 /* ---- watch ---------------------------------------------------------------------------------- */
 
-/* False: this watch cannot go on. */
+/* False: this watch cannot continue. */
 static bool take_event(struct watch *w, const struct json_val *v)
 {
     struct k8s_object named;
@@ -444,7 +445,7 @@ static void add_watch(struct scrape_k8s *k, const struct str *ns)
     loop_timer_start(w->timer, 0, 0);
 }
 
-/* Where we are and who we are, as every pod of a cluster is told. */
+/* The address of the API server and our identity, from what Kubernetes gives every pod. */
 static const char *api_host(void)
 {
     return getenv("KUBERNETES_SERVICE_HOST");

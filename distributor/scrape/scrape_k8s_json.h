@@ -30,7 +30,7 @@ NODISCARD int k8s_object_of(const struct json_val *v, bool pod, struct arena *a,
 NODISCARD int k8s_object_name(const struct json_val *v, struct arena *a, struct k8s_object *ret,
                               struct err *e);
 NODISCARD int k8s_event_of(const struct json_val *v, struct k8s_event *ret, struct err *e);
-/* Of a list: its version, and where it goes on ("" at its end). Slices of the document. */
+/* Of a list: its version, and the token to continue it ("" at its end). Slices of the document. */
 NODISCARD int k8s_list_of(const struct json_val *v, const struct json_val **ret_items,
                           struct str *ret_version, struct str *ret_continue, struct err *e);
 

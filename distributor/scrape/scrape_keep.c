@@ -5,8 +5,8 @@
  *   "EMTSCRP1" | { id u64 | at_ms u64 | bytes u32 | bytes } ... | hash of all before u64     (LE)
  *
  * It is written once, when a distributor ends in order, and removed before anything of it is used.
- * That is what makes it safe: a file that outlived its time (of before a crash, say) would have
- * growth stored that was stored already. After a crash there is none, and entries begin with a
+ * That is what makes it safe: a stale file (after a crash, say) would make growth count that was
+ * stored already. After a crash there is no file, and entries begin with a
  * first profile: what grew since the last one they stored is not counted then, and never twice.
  */
 #include "distributor/scrape/scrape_keep.h"

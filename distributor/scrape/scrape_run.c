@@ -11,8 +11,8 @@
  * difference to the last profile that was stored whole, so growth is neither lost when a fetch or a
  * store fails, nor counted twice: a body that may or may not have been stored is stored again under
  * the same key, and nothing else is fetched from there meanwhile. The first profile of a process
- * says nothing about growth: only its gauges count. One that counted less than the last is another
- * process behind the same address: all of it is new.
+ * says nothing about growth: only its gauges count. A profile with less than the last one is of
+ * another process behind the same address: all of it is new.
  */
 #include <stdio.h>
 
@@ -111,8 +111,8 @@ static int push_it(struct scrape_run *r, struct str plain, struct str prev, bool
     struct sample_config config = { .series_name = r->profile->name };
     int64_t until = r->body.at_ms, from = until;
 
-    /* A clock that was put back, or a last one of before all that is taken, must not refuse growth
-     * for as long as that is so. */
+    /* If the clock was set back, or the last profile is older than any that is accepted, growth
+     * must not be refused for as long as that lasts. */
     if (since)
         from = MIN(MAX(r->entry->last.at_ms, sink->oldest_ms), until);
     struct ingest in = { .name = { r->target.service, r->target.labels },

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scrape_sched: a heap by due time with one timer, and a queue of what is due but has no place.
+ * scrape_sched: a heap by due time with one timer, and a queue of due entries that wait for a
+ * place.
  *
  *   OFF ──add──> WAITS (heap) ──due──> QUEUED ──place free──> RUNS ──done──> WAITS
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scrape_sched.h: who is due when. Entries are spread over their interval by their hash, at most so
- * many run at once, one run of an entry at a time, and what fails is asked less and less often.
+ * scrape_sched.h: when each entry is due. Entries are spread over their interval by their hash, at
+ * most so many run at once, one run of an entry at a time, and an entry that fails is retried less
+ * and less often.
  *
  * Thread: the loop's. It runs on simulated loops, too.
  */
@@ -36,13 +37,13 @@ struct sched *sched_new(const struct sched_opts *o);
 void sched_free(struct sched *s); /* entries are the owner's; NULL is fine */
 /* x->hash and x->interval_ms are set. */
 void sched_add(struct sched *s, struct sched_entry *x);
-/* Not of one that runs: that is ended by sched_done with `again` false. */
+/* Not for an entry that runs: sched_done with `again` false removes it. */
 void sched_del(struct sched *s, struct sched_entry *x);
 /* From now on it has its turns by this interval; in any state. */
 void sched_interval(struct sched *s, struct sched_entry *x, uint64_t interval_ms);
 /* The run is over; `again`: it stays scheduled. */
 void sched_done(struct sched *s, struct sched_entry *x, bool ok, bool again);
-/* Nothing is started any more; what runs goes on. */
+/* Starts no more entries; running ones continue. */
 void sched_stop(struct sched *s);
 size_t sched_running(const struct sched *s);
 size_t sched_queued(const struct sched *s);

@@ -5,9 +5,9 @@
  *   start: read <data>/scrape-last, remove it ─> by id ─> given to the entries as they come
  *   end:   those of all entries ─> <data>/scrape-last
  *
- * An entry whose last body may or may not be stored is left out: it begins anew, and counts nothing
- * twice. What no entry asks for within WAIT_MS goes: its target is not ours any more. Bytes count
- * against scrape_bytes all the while, so that is the bound of the file, too.
+ * An entry whose last body may or may not be stored is left out: it begins with a first profile,
+ * and counts nothing twice. What no entry claims within WAIT_MS is dropped: its target is not ours
+ * any more. Bytes count against scrape_bytes all the while, so that is the bound of the file, too.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  *                                └──────────────── acked_later ──────────────────────────┤
  *                                                              acked_drop, acked_end <───┘
  *
- * An ack costs one look-up, a group two steps through a heap, and nobody ever walks all there is:
+ * An ack costs one look-up, a group two steps through a heap, and no operation walks all groups:
  * with 4,096 shards that is what keeps it small. A group falls due when no write of its epoch can
  * be under way any more; shards do so in some phases of an epoch, so that questions are spread over
  * it and still meet others for the same ingester.

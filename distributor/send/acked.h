@@ -58,9 +58,9 @@ bool acked_doubt(struct acked *a, const struct ledger_write *w, const struct led
 struct acked_group *acked_take(struct acked *a, uint64_t now_ms);
 void acked_later(struct acked *a, struct acked_group *g, uint64_t due_ms);
 void acked_drop(struct acked *a, struct acked_entry *x);
-void acked_end(struct acked *a, struct acked_group *g); /* with what is left in it */
+void acked_end(struct acked *a, struct acked_group *g); /* and the entries that it still has */
 
-/* When the first group falls due; UINT64_MAX: there is none. */
+/* When the first group falls due; UINT64_MAX: there is no group. */
 uint64_t acked_due_ms(const struct acked *a);
 size_t acked_len(const struct acked *a); /* entries */
 size_t acked_bytes(const struct acked *a);

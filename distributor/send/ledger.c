@@ -6,16 +6,18 @@
  *
  * Sure is what a shard said it stored now. In doubt is what it said it knew when we had tried it
  * before without an answer, and what it never answered: both may be in its sums, by the try that
- * was not answered. Known at the first try is somebody else's, and not in its sums under our name.
- * A try that comes late, after a later one was answered, is a duplicate there and changes nothing.
+ * was not answered. A write that the shard knew at our first try came from another distributor, and
+ * is not in its sums under our id. A try that comes late, after a later one was answered, is a
+ * duplicate there and changes nothing.
  *
  * A group of acks is asked for when no write of its epoch can be under way any more: two epochs and
  * the longest life of a push after its first ack. What falls due for one ingester goes in one
  * question, up to CALLS_MAX ingesters at once, one question each. A question about several shards
- * fails if one of them is not there any more (or the ingester is of a version that knows only
- * one): then each is asked about alone. Who disagrees is asked twice more, for the answer may be of
- * a leader of before; then it is said: lost, or doubled. Who does not answer for most of the time
- * rows are kept is counted as not audited, as is what did not fit here.
+ * fails if one of them has moved away (or the ingester is of a version that knows only one): then
+ * each is asked about alone. A shard that disagrees is asked twice more, since the first answer may
+ * have come from a former leader; then the difference is logged as lost or doubled. Acks of a shard
+ * that does not answer for most of the time that rows are kept count as not audited, as do acks
+ * that did not fit into memory.
  */
 #include "distributor/send/ledger.h"
 
@@ -38,7 +40,7 @@
 #define ASK_MS      10000
 #define AGAIN_MS    15000
 #define LOOK_MS     1000
-#define OLD_MS      600000 /* so long an ingester of before is asked about single shards */
+#define OLD_MS      600000 /* so long an ingester of an older version is asked shard by shard */
 #define BAD_MAX     3
 #define REQUEST_MAX (4 * MIB)
 #define CLOCKS_MS   INT64_C(300000) /* ours and a shard's may differ by */
@@ -182,7 +184,7 @@ static void judge(struct ledger_book *b, struct acked_entry *x, const Embertree_
     }
 }
 
-/* What is left of a group is asked about again. */
+/* Asks about the rest of a group again later. */
 static void ask_later(struct ledger_book *b, struct acked_group *g, uint64_t wait_ms)
 {
     uint64_t now = now_ms(b);
@@ -340,8 +342,8 @@ static size_t gather(struct ask *c, const struct due *due, size_t n, bool single
     return i;
 }
 
-/* What is due of one ingester: a question; the rest waits for its answer, behind what others are
- * to be asked. */
+/* Makes one question of the groups that are due at one ingester. The rest waits for its answer,
+ * after the questions to other ingesters. */
 static void ask_peer(struct ledger_book *b, const struct due *due, size_t n)
 {
     struct ask *c = is_asked(b, due[0].peer) ? NULL : free_call(b);
@@ -390,7 +392,7 @@ static void take_due(struct ledger_book *b)
         qsort(b->due.ptr, b->due.len, sizeof(*b->due.ptr), by_peer);
 }
 
-/* Asks what is due, as far as there are calls for it. */
+/* Asks about groups that are due while calls are free. */
 static void pump(struct ledger_book *b)
 {
     if (b->d->closing || b->running == CALLS_MAX || !route_shards(b->d->route))
@@ -430,11 +432,11 @@ static void make_metrics(struct ledger_book *b)
     b->lost = cell(b, METRIC_COUNTER, "embertree_ledger_acks_lost_total",
                    "Acked series that their shard does not have; must be 0");
     b->doubled = cell(b, METRIC_COUNTER, "embertree_ledger_acks_doubled_total",
-                      "Series that a shard stored and nobody sent, or twice; must be 0");
+                      "Series that a shard stored twice, or that no distributor sent; must be 0");
     b->questions = cell(b, METRIC_COUNTER, "embertree_ledger_acks_questions_total",
                         "Questions to ingesters about acks, each about some shards");
     b->bytes = cell(b, METRIC_GAUGE, "embertree_ledger_acks_bytes",
-                    "Memory of acks that nobody was asked about yet");
+                    "Memory of acks that no ingester was asked about yet");
     b->behind = cell(b, METRIC_GAUGE, "embertree_ledger_acks_behind_seconds",
                      "How long the oldest acks wait to be asked about beyond their time");
 }

@@ -128,7 +128,7 @@ static uint8_t *put_stacks(uint8_t *at, const struct stacks_view *v)
     return put_u32s(at, STACKS_FRAME, v->node_frame, v->nodes);
 }
 
-/* Stacks by number, and of what is known now what was not told yet. */
+/* Stacks by number, and the part of the symbol session that the shard does not have yet. */
 struct told {
     struct known_counts from;
     struct stacks_view more; /* if any */

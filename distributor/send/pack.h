@@ -19,7 +19,7 @@ struct packing {
     const struct leaves *leaves;
     const struct write_secret *secret; /* the tenant's */
     const struct write_base *write_base;
-    uint64_t distributor; /* ledger.h; 0: nobody will ask */
+    uint64_t distributor; /* ledger.h; 0: the acks are not audited */
     uint32_t epoch;
     struct acks *acks; /* set: of all its series */
 };
@@ -32,9 +32,9 @@ NODISCARD int pack_write(const struct packing *in, struct buf *out, struct err *
 /* What the ingester answers (WriteReply), read off its bytes: there is one for each push. */
 struct write_reply {
     uint32_t stored, duplicates; /* series */
-    bool learnt;                 /* the session is known up to what was told */
+    bool learnt;                 /* the shard has the symbol session up to this write */
 };
-/* ERR_INTERNAL if it is none. */
+/* ERR_INTERNAL: not a reply to a write. */
 NODISCARD int pack_reply_read(struct str bytes, struct write_reply *ret, struct err *e);
 
 #endif

@@ -3,21 +3,22 @@
  * secret: a push that comes again through another distributor has the same write id only if both
  * know the same secret. Where a service of coordination is, they agree on one there:
  *
- *   option given ──────────────────────────────────────────────> that one
- *   else our file, made if missing ──no coordination───────────> that one
- *        ├── it was agreed on before ──────────────────────────> that one, and look
+ *   option given ──────────────────────────────────────────────> use the option
+ *   else our file, made if missing ──no coordination───────────> use our file
+ *        ├── it was agreed on earlier ─────────────────────────> use our file, and look
  *        │ look at <prefix>/write-id-secret
- *        ├── it is there ──> into our file ────────────────────> that one
- *        └── it is not ──> put ours, if still nobody has ──> look again
+ *        ├── the key exists ──> into our file ─────────────────> use the key
+ *        └── it does not ──> put ours, if it is still absent ──> look again
  *
- * Whoever is first wins, for ever: the key is never changed. It may go with all that the service
- * had, which others then bring back (common/cluster/rebuild/recover.h): so everybody looks again
- * once what it holds is believed again, and puts back what was agreed on. One that never agreed on
- * anything waits for these first. Until it is known no push is taken: it
- * would be stored under ids that nobody finds again. The service may be away when we start, for
- * long; so that a secret in our file was agreed on is noted beside it (AGREED_FILE), and then no
- * word of the service is needed. A file without the note may be one that was made here while the
- * service was away, or before there was one: it waits.
+ * The first distributor that puts the key decides permanently: the key is never changed. If the
+ * service loses all its data, operators rebuild it (common/cluster/rebuild/recover.h). So each
+ * distributor looks again once the view trusts the service again, and puts back the agreed secret.
+ * A distributor that has not agreed on a secret waits for these first.
+ *
+ * Until the secret is known no push is taken: it would be stored under ids that no retry has. The
+ * service may be unreachable for long when we start. A note next to our file (AGREED_FILE) says
+ * that its secret was agreed on; with it the service is not needed. A file without the note may
+ * have been made while the service was unreachable, or before there was one: then we wait.
  */
 #include "distributor/send/secret.h"
 
@@ -37,8 +38,8 @@ struct secret {
     struct secret_opts o;
     char *key; /* owned; what it is called in the service */
     struct buf mine;
-    bool known;  /* the tenants were told */
-    bool agreed; /* of ours, that the cluster agreed on it */
+    bool known;  /* the tenants have it */
+    bool agreed; /* the cluster agreed on `mine` */
     bool asking;
     bool looked; /* the service has spoken */
     uint32_t absent;
@@ -157,13 +158,14 @@ static void on_put(void *cookie, const struct coord_reply *r)
 {
     struct secret *s = cookie;
 
-    (void)r; /* done, not done, or nobody knows: what counts is what is there now */
+    (void)r; /* done, not done, or unknown: the next look reads what is stored now */
     s->asking = false;
     look(s);
 }
 
-/* Who agreed on one puts it back; but for the first of a cluster others wait whether somebody does:
- * who runs already may need some seconds until he believes the service again (view_coord.c). */
+/* A distributor that agreed on a secret puts it back, and so does the first of a new cluster.
+ * Others wait for LOOKS rounds: a running distributor may need some seconds until its view trusts
+ * the service again (view_coord.c). */
 static bool may_put(struct secret *s)
 {
     if (s->agreed || !s->o.view || view_born(s->o.view))
@@ -282,6 +284,6 @@ const char *secret_missing(const struct secret *s)
         return "the distributors have not agreed on the secret of write ids yet: there is no "
                "cluster; it begins once as many ingesters live as there are to be copies "
                "(cluster.replicas)";
-    return "the distributors have not agreed on the secret of write ids yet: whoever may know it "
-           "is waited for, some seconds";
+    return "the distributors have not agreed on the secret of write ids yet: waiting some seconds "
+           "for a distributor that may have it";
 }

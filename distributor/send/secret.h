@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secret.h: one secret of write ids for all distributors of a cluster, without anybody's doing.
+ * secret.h: the distributors of a cluster agree on one secret of write ids without an operator.
  * Thread: the loop's.
  */
 #ifndef DISTRIBUTOR_SEND_SECRET_H
@@ -17,7 +17,7 @@ struct secret_opts { /* what it points to outlives the secret */
     struct env *env;
     const char *option;      /* "": none is configured */
     const char *data_dir;    /* NULL: nothing is kept (simulation) */
-    struct coord *coord;     /* NULL: there is none, so nobody to agree with */
+    struct coord *coord;     /* NULL: no coordination service, so there is nothing to agree on */
     const char *prefix;      /* of keys there */
     struct view *view;       /* is the service to be believed? NULL: it is */
     struct tenants *tenants; /* told when it is known: now, or later */

@@ -9,29 +9,10 @@
 #include "common/base/err.h"
 #include "common/base/hash.h"
 #include "common/sys/env.h"
+#include "distributor/base/write_secret.h"
 #include "distributor/formats/push.h"
 
-#define WRITE_ID_BYTES        16
-#define WRITE_ID_SECRET_LEAST 16 /* characters of a configured secret */
-
-struct write_secret {
-    uint64_t k0, k1;
-};
-/* From the option if it is not empty, else from <data_dir>/write-id-secret, made if missing. All
- * distributors of a cluster must have the same one, or a retry through another one counts twice. */
-NODISCARD int write_secret_load(struct write_secret *ret, const char *option, const char *data_dir,
-                                struct env *env, struct err *e);
-/* Is the option one? Empty is. ERR_CONFIG. */
-NODISCARD int write_secret_check(const char *option, struct err *e);
-/* The same as text, appended to `out`. *ret_old: it is from a file that was there before. */
-NODISCARD int write_secret_text(const char *option, const char *data_dir, struct env *env,
-                                struct buf *out, bool *ret_old, struct err *e);
-struct write_secret write_secret_of(struct str text);
-/* Into the file. */
-NODISCARD int write_secret_keep(const char *data_dir, struct env *env, struct str text,
-                                struct err *e);
-/* The secret of one tenant. */
-struct write_secret write_secret_tenant(const struct write_secret *cluster, struct str tenant);
+#define WRITE_ID_BYTES 16
 
 enum write_key {
     WRITE_KEY_CLIENT = 1,
@@ -63,8 +44,5 @@ struct write_base write_base_again(const struct write_secret *tenant, const stru
 struct write_base write_base_import(const struct write_secret *tenant, struct str id);
 void write_id(const struct write_secret *tenant, const struct write_base *base,
               const struct push_series *s, uint8_t ret[WRITE_ID_BYTES]);
-
-/* SipHash-2-4 with 128 bits out (Aumasson and Bernstein, 2012). */
-struct hash128 siphash128(const struct write_secret *key, const void *p, size_t n);
 
 #endif

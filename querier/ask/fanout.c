@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fanout.c: `pending` counts calls that have not ended; whoever brings it to zero, or brings an
- * error that decides, ends the whole and cancels the rest.
+ * fanout.c: `pending` counts calls that have not ended. The call that brings it to zero, or fails
+ * with an error that decides, ends the whole and cancels the rest.
  *
  *   started ──(a call ends)──> started ──(pending 0, or a deciding error)──> done, freed
  *      └──(fanout_cancel: the client is gone)──> freed
@@ -9,7 +9,7 @@
  * An error decides when it is about the query (a bad regex, a limit), since every ingester would
  * say the same, when partial answers are not allowed, and when the query is to be asked again.
  * Otherwise the ingester counts as missing: an answer that lacks it is flagged by the caller, never
- * silent. If nobody answered there is no answer.
+ * silent. If no ingester answered there is no answer.
  */
 #include "querier/ask/fanout.h"
 

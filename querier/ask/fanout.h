@@ -31,7 +31,7 @@ struct fanout_opts {
     uint64_t deadline_ms; /* from now */
     size_t ingesters;     /* of the cluster; call.ingester is below it */
     bool allow_partial;   /* an ingester that cannot answer does not end the query */
-    bool again;           /* ERR_CONFLICT ends it all the same: the caller asks by a newer map */
+    bool again;           /* but ERR_CONFLICT still ends it: the caller asks by a newer map */
     /* Asks for the bytes of a reply before it is copied; its error fails the query. */
     int (*take)(void *cookie, size_t bytes, struct err *e);
     /* Once, not inside fanout_start. err NULL: use the replies of calls without err. Copy *err
@@ -47,7 +47,7 @@ struct fanout_missing {
 struct fanout;
 
 struct fanout *fanout_start(const struct fanout_opts *o);
-/* Ends it without calling done; the peers are told. NULL is fine. */
+/* Ends it without calling done, and cancels the calls at the peers. NULL is fine. */
 void fanout_cancel(struct fanout *f);
 /* Valid in done and after it, on the calls. */
 struct fanout_missing fanout_missing_of(const struct fanout_call *calls, size_t len,

@@ -3,21 +3,22 @@
  * async: results wait in a list, oldest first, until they are fetched.
  *
  *   async_detach ─> IN_PROGRESS ──(the query ends)──> SUCCESS or FAILURE ──(KEEP_S, or TOLD_S after
- *                                                      it was told)──> gone
+ *                                                      it was fetched)──> gone
  *
- * A result is the message SelectMergeStacktracesResponse in protobuf, whatever its first caller
- * spoke: who fetches it may speak another. The status is a field behind it, which in protobuf is
- * the same message. A part, where parts were allowed, is told as one to everybody who fetches it:
- * by the header of all partial answers, and as the status's message; a sum of several collectors
- * (collectors.h) by its header.
+ * A result is the message SelectMergeStacktracesResponse in protobuf, whichever encoding its first
+ * caller used: the caller that fetches it may use another. The status is a field appended to it,
+ * which in protobuf gives the same message. A partial answer, where the request allowed one, is
+ * marked at every fetch by the header of all partial answers and in the status's message; a sum of
+ * several collectors (collectors.h) by its header.
  *
  * Bounds: ASYNC_RUNNING_MAX queries of a tenant run; ENTRIES_MAX are kept of all, and results hold
  * a quarter of the memory of all queries at most, taken from it: the oldest finished ones make
  * room, a result that finds none becomes a failure.
  *
- * Of one tenant they are shared besides (async_share.h), so that any querier can tell: the caller
- * hears its id once it is written that the query runs, and who has no such id asks there. What a
- * querier left behind that died is told as a failure, and swept by the next one.
+ * Queries of one tenant are also shared (async_share.h), so that any querier can answer a fetch:
+ * the caller gets the id only after "in progress" is written, and a querier that does not know an
+ * id reads the shared document. What a querier that died left in progress is answered as a failure,
+ * and swept by the next querier.
  */
 #include "querier/async/async.h"
 
@@ -45,7 +46,7 @@ struct async_entry {
     struct buf result;             /* SUCCESS */
     size_t held;                   /* of the memory of all queries */
     struct err err;                /* FAILURE */
-    struct fanout_missing missing; /* of a SUCCESS: who gave no answer */
+    struct fanout_missing missing; /* of a SUCCESS: ingesters without an answer */
     bool notice;                   /* of a SUCCESS: its sum is of several collectors */
     uint64_t until_ns;             /* finished: kept until then */
     unsigned readers;
@@ -108,7 +109,7 @@ static void drop_old(struct asyncs *s)
     }
 }
 
-/* The oldest finished one goes; false: there is none. */
+/* Drops the oldest finished query; false: no query is finished. */
 static bool drop_one(struct asyncs *s)
 {
     for (struct async_entry **at = &s->first; *at; at = &(*at)->next)
@@ -141,7 +142,7 @@ struct asyncs *asyncs_new(struct querier *qr)
 
 void asyncs_drop(struct asyncs *s)
 {
-    share_free(s->share); /* others go on telling what was shared */
+    share_free(s->share); /* other queriers still answer what was shared */
     s->share = NULL;
     s->stopping = true;
     while (s->first) {
@@ -200,12 +201,7 @@ static void put_status(struct msg_out *o, const char *id, enum async_status stat
     msg_out_obj_end(o);
 }
 
-void async_detach(struct query *q)
-{
-    q->async_ask = ASK_DETACH;
-}
-
-/* What was fetched, as it was when it was looked up: pool threads do not see the entry change. */
+/* A copy of the entry from the time of the lookup: pool threads do not see the entry change. */
 struct fetched {
     struct str id;
     char text[ID_LEN + 1];
@@ -225,7 +221,7 @@ static void missing_text(const struct fanout_missing *m, bool notice, char ret[E
     (void)snprintf(ret, ERR_TEXT_MAX, "%s%s", part, notice ? NOTICE : "");
 }
 
-/* Sets what the headers of the reply say; *text is left with what is told as the message. */
+/* Sets what the headers of the reply say; *text keeps the part for the status's message. */
 static void missing_read(struct query *q, char *text)
 {
     char *notice = strstr(text, NOTICE);
@@ -262,17 +258,6 @@ static int reply_fetched(struct query *q, struct err *e)
     bool read = msg_json(&msg_json_stacktraces, buf_str(&whole), &j);
     buf_deinit(&whole);
     return read ? query_out_end(q, e) : err_set(e, ERR_INTERNAL, "a kept result cannot be read");
-}
-
-void async_fetch(struct query *q, struct str id)
-{
-    struct fetched *f = ARENA_NEW(q->arena, struct fetched);
-
-    CHECK(f);
-    f->id = id;
-    q->state = f;
-    q->async_ask = ASK_FETCH;
-    q->step = reply_fetched;
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------*/
@@ -438,7 +423,8 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
     return 0;
 }
 
-NODISCARD int async_on_loop(struct query *q, struct err *e)
+/* ERR_RATE: too many run; ERR_NOT_FOUND. */
+static int on_loop(struct query *q, struct err *e)
 {
     enum ask ask = (enum ask)q->async_ask;
 
@@ -447,7 +433,7 @@ NODISCARD int async_on_loop(struct query *q, struct err *e)
     return ask == ASK_FETCH ? fetch(q->qr->asyncs, q, e) : detach(q->qr->asyncs, q, e);
 }
 
-/* Room for a result, from the memory of all queries; false: there is none. */
+/* Takes room for a result from the memory of all queries; false: not enough is free. */
 static bool make_room(struct asyncs *s, size_t bytes)
 {
     struct budget *b = &s->qr->bytes;
@@ -474,7 +460,8 @@ static void publish(struct async_entry *x)
                   NULL);
 }
 
-void async_end(struct query *q)
+/* A detached query ends. */
+static void on_end(struct query *q)
 {
     struct asyncs *s = q->qr->asyncs;
     struct async_entry *x = q->async;
@@ -500,7 +487,8 @@ void async_end(struct query *q)
         publish(x); /* else once it is announced */
 }
 
-void async_release(struct query *q)
+/* A query that has fetched a result ends. */
+static void on_release(struct query *q)
 {
     struct asyncs *s = q->qr->asyncs;
     struct async_entry *x = q->async;
@@ -509,4 +497,26 @@ void async_release(struct query *q)
     x->readers--;
     if (x->status != ASYNC_IN_PROGRESS && !q->err.code)
         x->until_ns = MIN(x->until_ns, now_ns(s) + TOLD_S * UINT64_C(1000000000));
+}
+
+/* ---- what steps call --------------------------------------------------------------------------*/
+
+static const struct query_ending ending = { on_loop, on_end, on_release };
+
+void async_detach(struct query *q)
+{
+    q->async_ask = ASK_DETACH;
+    q->ending = &ending;
+}
+
+void async_fetch(struct query *q, struct str id)
+{
+    struct fetched *f = ARENA_NEW(q->arena, struct fetched);
+
+    CHECK(f);
+    f->id = id;
+    q->state = f;
+    q->async_ask = ASK_FETCH;
+    q->ending = &ending;
+    q->step = reply_fetched;
 }

@@ -24,21 +24,11 @@ void asyncs_free(struct asyncs *s); /* no query runs; NULL is fine */
 
 /* ---- for steps ---- */
 
-/* From here on the query works for whoever asks for its id. What it has asked and the step it has
- * set are what goes on; it may refer to nothing of the request. */
+/* From here on the query works for callers that fetch its id. Its questions and the step it has set
+ * continue; they may refer to nothing of the request. */
 void async_detach(struct query *q);
 /* The query's answer is what another one with this id has, or how far it is. ERR_NOT_FOUND later.
  */
 void async_fetch(struct query *q, struct str id);
-
-/* ---- for query.c ---- */
-
-/* After a step of a query with q->async_ask: detaches it, which answers its request, or finds what
- * it asks for. ERR_RATE: too many run; ERR_NOT_FOUND. */
-NODISCARD int async_on_loop(struct query *q, struct err *e);
-/* A detached query ends: takes q->out or q->err. */
-void async_end(struct query *q);
-/* A query that has fetched ends. */
-void async_release(struct query *q);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * async_share: each write is a call of its own; what waits for one is told when it ended, however.
+ * async_share: each write is a call of its own; its `done` is called when it ended, with or without
+ * success.
  *
- * A call that is given up may be carried out all the same, and late: behind the one that came after
- * it. So "in progress" is a document that must be new. Coming late it is refused, or a query that
- * ended would be in progress for others, and at last be told as lost.
+ * A call that timed out may still be carried out, and late: after the call that followed it. So "in
+ * progress" is a document that must be new, and a late one is refused. Otherwise other queriers
+ * would see a query that ended as in progress, and in the end as lost.
  */
 #include "querier/async/async_share.h"
 
@@ -73,7 +74,7 @@ void share_free(struct share *s)
     xfree(s);
 }
 
-/* The request packed, with its shard; and who has that. */
+/* Packs the request with its shard; returns the target that has the shard. */
 static size_t pack(const struct querier *qr, struct str tenant, Embertree__DocRequest *r,
                    struct buf *out)
 {

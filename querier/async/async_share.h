@@ -18,15 +18,15 @@
 
 struct share;
 struct share *share_new(struct querier *qr);
-/* Gives up what is on its way, and calls nobody. NULL is fine. */
+/* Cancels calls in flight without calling their `done`. NULL is fine. */
 void share_free(struct share *s);
 
-/* That it is in progress is written once, where nothing is; how it ended over what is there. done
- * (may be NULL) is called later in any case: who cannot write still has the result himself. */
+/* "In progress" is written only if there is no document yet; the result replaces the document. done
+ * (may be NULL) is called later in any case: a querier that cannot write still has the result. */
 void share_put(struct share *s, struct str tenant, struct str id, enum async_status status,
                struct str error, struct str result, void (*done)(void *cookie), void *cookie);
 void share_delete(struct share *s, struct str tenant, struct str id);
-/* Deletes those of the tenant that nobody has touched for keep_ms: their querier died. */
+/* Deletes documents of the tenant that were not changed for keep_ms: their querier died. */
 void share_sweep(struct share *s, struct str tenant, uint64_t keep_ms);
 
 struct shared {
@@ -34,7 +34,7 @@ struct shared {
     struct str error, result; /* live as long as the query */
     int64_t updated_ms;
 };
-/* The query's last question; ERR_NOT_FOUND where there is none. */
+/* The query's last question; ERR_NOT_FOUND: there is no such document. */
 NODISCARD int share_ask(struct query *q, struct str id, struct err *e);
 /* In the step after it. */
 NODISCARD int share_read(struct query *q, struct shared *ret, struct err *e);

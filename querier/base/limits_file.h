@@ -31,7 +31,8 @@ void turn_limits_format(const struct turn_limits *l, struct buf *out);
 /* The file in force in a querier, on a timer. */
 struct querier;
 struct limits_watch;
-/* NULL where there is none. A wrong file at the start is an error, later the old one stays. */
+/* *ret is NULL if no file is configured. A wrong file is an error at the start; later the limits
+ * that were read before stay. */
 NODISCARD int limits_watch_new(struct querier *qr, struct limits_watch **ret, struct err *e);
 void limits_watch_free(struct limits_watch *w); /* NULL is fine */
 

@@ -36,13 +36,12 @@ struct querier {
     struct querier_route *routes; /* owned */
     struct ui ui;
     struct querier_metrics metrics;
-    bool was_ready; /* every ingester answered once */
-    char why[256];  /* what ready() said last */
+    bool was_ready;                             /* every ingester answered once */
+    char why[256];                              /* what ready() said last */
+    void (*on_query_ended)(struct querier *qr); /* of querier.c: the drain waits for it */
     bool draining;
     void (*drained)(void *cookie); /* set while draining until all queries ended */
     void *drained_cookie;
 };
-/* After a query ended; tells the drain. */
-void querier_query_ended(struct querier *qr);
 
 #endif

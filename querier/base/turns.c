@@ -3,7 +3,7 @@
  * turns.c: a tenant's record lives while it has queries here, or limits of its own.
  *
  * Starting a query may end it at once (no thread, no time left), which is a turn_leave inside of
- * `pump`: then nobody starts anything there, but the outer pump looks again. So the stack does not
+ * `pump`: the inner call starts nothing, and the outer pump looks again. So the stack does not
  * grow with the queue.
  */
 #include "querier/base/turns.h"
@@ -153,14 +153,14 @@ NODISCARD int turn_limits_parse(struct str text, struct str *ret_tenant, struct 
         if (part.len && (colon < 1 || !str_bytes(str_sub(part, (size_t)colon + 1, part.len), &n) ||
                          !set_limit(ret, str_sub(part, 0, (size_t)colon), n)))
             return err_set(e, ERR_CONFIG,
-                           "\"%.*s\": \"%.*s\" is none of queries:8, queue:64, bytes:1GiB, "
-                           "read_bytes:10GiB",
+                           "\"%.*s\": \"%.*s\" is not a limit; want queries:8, queue:64, "
+                           "bytes:1GiB or read_bytes:10GiB",
                            STR_ARG(text), STR_ARG(part));
     }
     return 0;
 }
 
-/* ---- who is next ------------------------------------------------------------------------------*/
+/* ---- the next query ---------------------------------------------------------------------------*/
 
 static void pump(struct turns *t, const struct turn *watch, bool *waits)
 {

@@ -6,7 +6,7 @@
  *
  *      turn_enter ──> waits ──(its turn)──> go() ──> turn_leave
  *          │            └──(client gone, deadline)──────┘
- *          └──> ERR_RATE: the tenant's queue is full;  ERR_BUSY: everybody's is
+ *          └──> ERR_RATE: the tenant's queue is full;  ERR_BUSY: all queues together are full
  *
  * Thread: the loop's, but turn_bytes_take and _give: any.
  */
@@ -29,7 +29,7 @@ struct turn_tenant;
 struct turn { /* in the query */
     struct fair_item item;
     struct turn_tenant *tenant; /* NULL: has not entered, or left */
-    struct turn_limits limits;  /* as they were when it entered */
+    struct turn_limits limits;  /* those that held when it entered */
     /* The query's turn has come; it leaves by turn_leave. Not inside turn_enter of another. */
     void (*go)(void *cookie);
     void *cookie;
@@ -45,7 +45,7 @@ NODISCARD int turn_limits_parse(struct str text, struct str *ret_tenant, struct 
                                 struct err *e);
 
 struct turns *turns_new(const struct turns_opts *o);
-void turns_free(struct turns *t); /* nobody is in; NULL is fine */
+void turns_free(struct turns *t); /* no query is in; NULL is fine */
 /* Limits of one tenant in place of those of all. Before the first query. */
 void turns_override(struct turns *t, struct str tenant, const struct turn_limits *limits);
 
@@ -60,7 +60,7 @@ struct turn_limits turns_limits_of(const struct turns *t, struct str tenant);
 NODISCARD int turn_enter(struct turns *t, struct str tenant, struct turn *n, bool *ret_waits,
                          struct err *e);
 bool turn_waits(const struct turn *n);
-/* Ended, or does not want to wait any more. took_us: what it cost. One that is not in is fine. */
+/* The query ended, or stops waiting. took_us: what it cost. A turn that is not in is fine. */
 void turn_leave(struct turns *t, struct turn *n, uint64_t took_us);
 
 /* Memory of the tenant's queries; ERR_RATE. Only between go and turn_leave. */

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exported.c: adds replies to one set of stacks with whole frames, and writes it as pprof.
+ *
+ * Half of the memory of a query is for the set, since writing needs the rest. Chains of innermost
+ * frames (pgo) may take more than their reply: room for them is reserved first, and the rest of it
+ * given back. A compressed stream is a sequence of gzip members, one for each piece (RFC 1952), so
+ * that no state of the compressor is kept between pieces.
+ */
 #include "querier/merge/exported.h"
 
 #include "common/base/compress/compress.h"

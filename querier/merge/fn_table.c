@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fn_table.c: a dense table of (function, point) cells that replies are added to.
+ *
+ * Names are those of the question, so the table has its size before the first reply, and a name is
+ * found by binary search over `by_text`. Sums stay at the largest number. For gauges a point is
+ * divided by its leaves with data, each counted once over all ingesters that say which they have.
+ */
 #include "querier/merge/fn_table.h"
 
 #include <math.h>
@@ -7,7 +14,6 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/sys/pool.h"
-#include "querier/select/view_args.h"
 
 static int by_text(const void *a, const void *b, void *names)
 {
@@ -26,7 +32,7 @@ NODISCARD int fn_table_init(struct fn_table *t, struct query *q, const struct st
     *t = (struct fn_table){ .names = names, .names_len = names_len, .points = points };
     if (query_take(q, bytes, e))
         return e->code;
-    (void)view_data(q);
+    (void)query_data(q);
     t->by_text = ARENA_ARRAY(q->data, uint32_t, names_len + 1);
     t->cells = ARENA_ARRAY(q->data, struct fn_cell, names_len * points + 1);
     t->all = ARENA_ARRAY(q->data, uint64_t, points);

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * grew_rows.c: a heap of the best `max` rows whose worst row is at the top.
+ *
+ * A row that is offered is compared with the worst one; its texts are copied only if it stays. So
+ * any number of rows takes memory for `max`. Rows of equal weight are ordered by name and service:
+ * the result does not depend on the order of offers. grew_rows_sort makes the heap a sorted list.
+ */
 #include "querier/merge/grew_rows.h"
 
 #include <math.h>

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * merged.c: adds replies to one call tree; gauges are divided at the end, by the leaves of all.
+ *
+ * Memory of a reply's part of the tree is reserved before it is added. Ingesters have disjoint
+ * data, so sums add up; leaves may be shared between them, so they are collected, sorted and
+ * counted once. The division comes last, over the whole tree, so that the parts still add up after
+ * rounding.
+ */
 #include "querier/merge/merged.h"
 
 #include <stdlib.h>

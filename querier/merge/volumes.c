@@ -129,7 +129,7 @@ void volumes_text(const struct volumes *v, struct buf *out)
         (void)buf_addf(out, ": %" PRIu64 " MiB free, %" PRIu64 " MiB kept free",
                        one->free_bytes / MIB, one->reserve_bytes / MIB);
         if (one->forecast_known && f->days_left == FORECAST_FOREVER)
-            (void)buf_addf(out, ", what is kept will fit");
+            (void)buf_addf(out, ", all that retention keeps will fit");
         else if (one->forecast_known)
             (void)buf_addf(out, ", %" PRId64 " MiB more a day, %" PRIu32 " days left",
                            f->growth_per_day / (int64_t)MIB, f->days_left);

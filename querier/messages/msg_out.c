@@ -5,8 +5,8 @@
  * A length stands before its message and is known behind it. Room for it is kept when the message
  * begins: one byte, or as many as the caller's guess needs. At the end the length goes there; where
  * it needs another number of bytes than were kept, the message is moved by the difference. So most
- * (labels, points) are never moved, and large ones only where nobody could guess. No byte is ever
- * in two buffers.
+ * (labels, points) are never moved, and large ones only if no length could be guessed. No byte is
+ * ever in two buffers.
  */
 #include "querier/messages/msg_out.h"
 
@@ -134,8 +134,8 @@ static void put_bytes(struct msg_out *o, struct str v)
     buf_add_str(o->out, v);
 }
 
-/* Readers of proto3 refuse a whole message for one string that is not UTF-8: what is none comes out
- * as U+FFFD, as in JSON. */
+/* Readers of proto3 refuse a whole message for one string that is not UTF-8: bytes that are not
+ * become U+FFFD, as in JSON. */
 static void put_mended(struct msg_out *o, struct str v)
 {
     struct buf text;

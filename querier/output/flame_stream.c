@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flame_stream.c: BEGIN, BARS, TAIL: each call of `next` continues where the last one ended.
+ *
+ * The JSON writer lives as long as the answer, since objects stay open between pieces; the bars are
+ * kept and written piece by piece, and the caller writes head and tail by functions. All that can
+ * fail (memory of the layout, of the comparison) is done by flame_stream_tree and _diff before the
+ * first piece.
+ */
 #include "querier/output/flame_stream.h"
 
 #include "common/base/mem.h"

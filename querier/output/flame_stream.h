@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flame_stream.h: JSON whose long part is a flame graph or a comparison, in pieces: what is kept
- * is the bars, never the text.
+ * flame_stream.h: JSON whose long part is a flame graph or a comparison, in pieces: memory holds
+ * the bars, never the text.
  *
  *      {head.. {"names":[..],"levels":[..],numbers} ..tail}
  *

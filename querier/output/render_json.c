@@ -1,10 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * render_json.c: the answer of /render as JSON: head, flame graph, then metadata, timelines,
+ * groups.
+ *
+ * Timelines and groups are read before the first piece is written, since an error can be answered
+ * only until then. Groups are written one after the other, as many as fit into a piece. Old routes
+ * have more metadata and an empty list of annotations.
+ */
 #include "querier/output/render_json.h"
 
 #include "common/base/mem.h"
 #include "common/render/metadata.h"
+#include "querier/merge/collectors.h"
 #include "querier/output/flame_stream.h"
-#include "querier/query/collectors.h"
 
 /* ---- questions --------------------------------------------------------------------------------*/
 

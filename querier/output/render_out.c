@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * render_out.c: reads `format` and `max-nodes`, and writes pprof, text, SVG, HTML, dot and tree.
+ *
+ * pprof needs whole frames and asks for them by `exported`; all others are made of the merged tree.
+ * Folded text and pprof may be many times larger than the tree and are streamed; the rest is
+ * bounded by max-nodes and is written at once. SVG and HTML get a policy, since they contain names
+ * of unknown senders.
+ */
 #include "querier/output/render_out.h"
 
 #include "common/base/mem.h"

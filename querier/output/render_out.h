@@ -28,8 +28,8 @@ struct render_out {
     bool old; /* collapsed text is a file */
 };
 /* `format`, `max-nodes` (maxNodes wins) and for pgo `keepLocations` and `aggregateCallees`. An
- * unknown format is JSON, on old routes ERR_INPUT; max-nodes that is no number is the default, over
- * the limit ERR_INPUT. */
+ * unknown format is JSON, on old routes ERR_INPUT; a max-nodes that is not a number is the default,
+ * over the limit ERR_INPUT. */
 NODISCARD int render_out_read(struct query *q, bool old, struct render_out *ret, struct err *e);
 
 /* What an answer says about itself. */

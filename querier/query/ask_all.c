@@ -39,9 +39,7 @@ int ask_all(struct query *q, enum rpc_method method, ProtobufCMessage *m, uint32
 const void *ask_all_answer(struct query *q, const struct fanout_call *c,
                            const ProtobufCMessageDescriptor *what, size_t cost, struct err *e)
 {
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
-    ProtobufCAllocator allocator = { alloc_cb, free_cb, q->data };
+    ProtobufCAllocator allocator = { alloc_cb, free_cb, query_data(q) };
 
     CHECK(!c->err.code);
     if (query_take(q, cost, e))

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * docs.c: one RPC_DOC to the ingester that has the tenant's home shard, and its reply.
+ *
+ * A document has one home, so a question is never partial: allow_partial is switched off. Writes
+ * send the revision that was seen, and the ingester refuses them with ERR_CONFLICT or ERR_EXISTS if
+ * the document has another. Replies are decoded into q->data.
+ */
 #include "querier/query/docs.h"
 
 #include "common/model/shard.h"
@@ -116,9 +123,7 @@ NODISCARD int docs_list(struct query *q, struct docs *ret, struct err *e)
 
     if (query_take(q, COST_PER_BYTE * c->reply.len, e))
         return e->code;
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
-    ProtobufCAllocator alloc = { arena_take, arena_leave, q->data };
+    ProtobufCAllocator alloc = { arena_take, arena_leave, query_data(q) };
     const Embertree__DocReply *m = embertree__doc_reply__unpack(
         &alloc, c->reply.len, (const uint8_t *)(const void *)c->reply.ptr);
     struct docs_item *items = m ? ARENA_ARRAY(q->data, struct docs_item, m->n_docs + 1) : NULL;

@@ -30,7 +30,7 @@ const struct docs_item *docs_find(const struct docs *d, struct str id); /* NULL:
  * over, 0: it must be new; where another is there, the query ends with ERR_CONFLICT. */
 NODISCARD int docs_ask_put(struct query *q, enum doc_kind kind, const struct docs_item *item,
                            uint64_t seen, uint64_t docs_max, struct err *e);
-/* One that is not there is no error. */
+/* A document that does not exist is not an error. */
 NODISCARD int docs_ask_drop(struct query *q, enum doc_kind kind, struct str id, struct err *e);
 NODISCARD int docs_ask_delete(struct query *q, enum doc_kind kind, struct str id, struct err *e);
 

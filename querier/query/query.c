@@ -18,18 +18,17 @@
  * next map, once that is here; twice at most, and not if it was answered in part already, works in
  * the background, or has asked what is no read.
  *
- * If the client goes away, calls in flight are canceled at once; a step that runs is told by a flag
- * it polls, and its result is dropped.
+ * If the client disconnects, calls in flight are canceled at once; a step that runs polls a flag,
+ * and its result is dropped.
  *
  * Thread: the loop's, except query_on_work.
  */
-#include "querier/async/async.h"
+#include "querier/query/query.h"
 
 #include <stdio.h>
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "querier/query/collectors.h"
 
 #define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
 #define ARENA_BYTES_MAX (4 * MIB)
@@ -148,16 +147,16 @@ void query_end(struct query *q)
     if (q->http)
         reply(q);
     else
-        async_end(q);
+        q->ending->end(q);
     if (q->async)
-        async_release(q);
+        q->ending->release(q);
     querier_metrics_ended(&qr->metrics, q->route->path, q->err.code,
                           (double)(now_ns(q) - q->began_ns) / 1e9);
     if (q->held)
         query_give(q, q->held);
     turn_leave(qr->turns, &q->turn, q->went_ns ? (now_ns(q) - q->went_ns) / 1000 : 0);
     query_free(q);
-    querier_query_ended(qr);
+    qr->on_query_ended(qr);
 }
 
 /* ---- steps and calls --------------------------------------------------------------------------*/
@@ -184,13 +183,13 @@ void query_run_step(struct query *q)
 static void query_on_work(void *cookie)
 {
     struct query *q = cookie;
-    query_step_fn step = q->step;
+    query_step_fn step = q->step, before = q->before;
 
     CHECK(q->magic == QUERY_MAGIC && step);
-    q->step = NULL;
+    q->step = q->before = NULL;
     if (canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
-    else if ((!q->collectors || collectors_read(q, &q->err) == 0) && step(q, &q->err) == 0)
+    else if ((!before || before(q, &q->err) == 0) && step(q, &q->err) == 0)
         err_clear(&q->err); /* what was tried on the way may have left its mark */
 }
 
@@ -226,6 +225,7 @@ static void query_begin_again(struct query *q)
     q->data = NULL;
     q->doc = q->state = NULL;
     q->step = q->route->first;
+    q->before = NULL;
     q->missing = (struct fanout_missing){ 0 };
     buf_init(&q->out, 0);
     buf_init(&q->message, 0);
@@ -247,7 +247,8 @@ static void query_begin_again(struct query *q)
         query_run_step(q);
 }
 
-/* An ingester refused our map. Here the next one may be heard of a moment later. */
+/* An ingester refused our map as too old. Waits up to LOOK_MOST_NS for a newer one, then begins the
+ * query again. */
 static void on_look(void *cookie)
 {
     struct query *q = cookie;
@@ -346,7 +347,7 @@ static void query_on_worked(void *cookie)
     CHECK(q->magic == QUERY_MAGIC);
     if (!q->err.code && canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
-    if (!q->err.code && q->async_ask && async_on_loop(q, &q->err) == 0)
+    if (!q->err.code && q->async_ask && q->ending->on_loop(q, &q->err) == 0)
         err_clear(&q->err);
     if (!q->err.code && query_stream_send(q))
         return;

@@ -3,7 +3,7 @@
  * query.h: the life of one request, whatever it asks.
  *
  * A query is a chain of steps on pool threads. A step either asks ingesters something (query_ask_*)
- * and names the step that goes on with the replies, or writes the reply (query->out) and is the
+ * and names the step that continues with the replies, or writes the reply (query->out) and is the
  * last.
  */
 #ifndef QUERIER_QUERY_QUERY_H
@@ -36,6 +36,14 @@ struct query_route {
 /* Appends about `want` bytes of the answer to *out; *ret_more: there is more. Pool thread. */
 typedef int (*query_piece_fn)(struct query *q, void *cookie, size_t want, struct buf *out,
                               bool *ret_more, struct err *e);
+/* What async/ does with a query that works without its request; called on the loop. */
+struct query_ending {
+    /* After a step of a query with async_ask: detaches it, which answers its request, or finds what
+     * it asks for. */
+    int (*on_loop)(struct query *q, struct err *e);
+    void (*end)(struct query *q);     /* http is NULL: takes q->out or q->err */
+    void (*release)(struct query *q); /* q->async is set: a reader of a result ends */
+};
 struct query_stream { /* query_stream.c */
     query_piece_fn next;
     void (*free)(void *cookie);
@@ -59,10 +67,11 @@ struct query {
     size_t tenants_len;
     const struct map *map; /* a reference: one and the same for all steps */
     struct plan_targets targets;
-    query_step_fn step; /* the next one */
-    void *state;        /* of the steps, in the arena */
-    struct buf message; /* the request, where it came compressed or in base64 */
-    void *doc;          /* the parsed body, freed by doc_free; may be NULL */
+    query_step_fn step;   /* the next one */
+    query_step_fn before; /* runs once in front of it, on the same thread; NULL: nothing does */
+    void *state;          /* of the steps, in the arena */
+    struct buf message;   /* the request, where it came compressed or in base64 */
+    void *doc;            /* the parsed body, freed by doc_free; may be NULL */
     void (*doc_free)(void *doc);
 
     VEC(struct fanout_call) calls; /* asked by the last step, answered for the next one */
@@ -83,6 +92,7 @@ struct query {
     struct err err;
     struct async_entry *async; /* what this works for, then http is NULL; or what it reads */
     int async_ask;             /* of async.c */
+    const struct query_ending *ending; /* NULL: it ends with its request; set with async_ask */
 
     /* The reply. */
     struct query_stream stream;
@@ -122,8 +132,8 @@ NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_que
                               const struct str *call_site, size_t call_site_len, struct err *e);
 NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
                                  const struct wire_timeline *tl, struct err *e);
-/* The same; where an answer would take more memory than it may (ERR_LIMIT) there is none, and the
- * query goes on. */
+/* The same; an answer that would take more memory than it may (ERR_LIMIT) is left out, and the
+ * query continues. */
 NODISCARD int query_ask_timeline_if(struct query *q, size_t ask, const struct wire_query *wq,
                                     const struct wire_timeline *tl, struct err *e);
 NODISCARD int query_ask_functions(struct query *q, size_t ask, const struct wire_query *wq,
@@ -138,6 +148,8 @@ NODISCARD int query_ask_estimate(struct query *q, size_t ask, const struct wire_
                                  bool detail, struct err *e);
 /* Drops the answered calls, their memory too, before new questions. */
 void query_calls_reset(struct query *q);
+/* The arena q->data, for decoded replies and for tables that are as large. */
+struct arena *query_data(struct query *q);
 /* Drops decoded replies, with what else is in q->data; between rounds of many questions. */
 void query_data_reset(struct query *q);
 /* Reads the next reply to `ask` after call *pos (start with 0): 1, 0 at the end, -1 error. The
@@ -166,8 +178,8 @@ struct estimate {
     size_t len;
 };
 NODISCARD int query_estimate(struct query *q, size_t ask, struct estimate *ret, struct err *e);
-/* Starts q->out as JSON, or as a message in the caller's encoding, that may use what is left of the
- * memory; query_out_end checks it. */
+/* Starts q->out as JSON, or as a message in the caller's encoding. It may use the rest of the
+ * query's memory; query_out_end checks it. */
 void query_json(struct query *q, struct json *j);
 void query_msg(struct query *q, struct msg_out *o);
 NODISCARD int query_out_end(struct query *q, struct err *e);

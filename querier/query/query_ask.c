@@ -44,7 +44,7 @@ void query_give(struct query *q, size_t n)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-/* Whom to ask: the places of the service, or of the tenant, or everybody. *ret_all: everybody. */
+/* Which targets to ask: the places of the service, or of the tenant, or all. *ret_all: all. */
 static int targets_of(const struct query *q, const struct wire_query *wq, struct plan_targets *ret,
                       bool *ret_all, struct err *e)
 {
@@ -199,6 +199,13 @@ void query_calls_reset(struct query *q)
     q->calls.len = 0;
 }
 
+struct arena *query_data(struct query *q)
+{
+    if (!q->data)
+        q->data = arena_new(q->qr->query_bytes_max);
+    return q->data;
+}
+
 void query_data_reset(struct query *q)
 {
     if (!q->data)
@@ -240,9 +247,7 @@ static int reply_begin(struct query *q, size_t ask, size_t *pos, size_t (*cost_o
         (void)err_wrap(e, "reply of ingester %zu", c->ingester);
         return -1;
     }
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
-    *ret = (struct reply){ c, cost, arena_used(q->data) };
+    *ret = (struct reply){ c, cost, arena_used(query_data(q)) };
     return 1;
 }
 

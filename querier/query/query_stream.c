@@ -10,11 +10,11 @@
  *
  * So a long answer costs what it is made from and one piece. Where the client takes gzip the pieces
  * are compressed on the pool, too, each so that it can be read once it is there; a query without
- * the memory for that sends them as they are.
+ * the memory for that sends them without compression.
  *
- * Once the first piece is sent an error cannot be told in words any more: the reply is broken off,
- * so that nobody takes it for the whole. A gRPC message has its length before it: those are
- * collected; a Connect one is the body, and its end is the body's.
+ * After the first piece is sent, an error cannot be reported in words any more: the connection is
+ * closed, so that no client takes the part for the whole. A gRPC message has its length before it:
+ * those are collected; a Connect one is the body, and its end is the body's.
  *
  * Thread: query_stream on the pool, else the loop's.
  */
@@ -44,7 +44,7 @@ static int collect(struct query *q, size_t until, struct err *e)
 
 /* ---- gzip */
 
-/* After the first piece, of what is known to be long; *e is not the query's. */
+/* Called after the first piece, for an answer that is known to be long; *e is not the query's. */
 static void zip_begin(struct query *q)
 {
     struct query_stream *s = &q->stream;

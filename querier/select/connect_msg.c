@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connect_msg.c: reads the message of an RPC by its table, and checks times, matchers and types.
+ *
+ * The message or the JSON document is kept in the query (q->message, q->doc), since texts of the
+ * request point into it and a query may outlive its HTTP request (async). Times are milliseconds,
+ * `end` is inside of the range. Errors name the field.
+ */
 #include "querier/select/connect_msg.h"
 
 #define BODY_MAX    (4 * MIB) /* inflated */

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exemplars.c: takes ids out of matchers and messages, and asks for exemplars by them.
+ *
+ * An id matcher is removed from the selector, because no series has such a label. Of a request only
+ * one of spans, traces and profiles may be named. Lists of ids are sorted and unique, so that
+ * ingesters can search them. An empty value matches every series, as for any label that is absent.
+ */
 #include "querier/select/exemplars.h"
 
 #include "common/base/hex.h"

@@ -39,8 +39,9 @@ struct exm_site {
 NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
                                const struct exm_ids *ids, struct plan_grid grid,
                                struct exm_site site, struct err *e);
-/* All exemplars of kinds; those with ids. Below a site the former are those with such stacks, the
- * latter all, some with nothing. `more` has kinds and what is said there of lists. */
+/* All exemplars of some kinds, or those with some ids. Below a site, a question by kinds gives
+ * those with stacks below it; a question by ids gives all of them, some with a value of 0. `more`
+ * has the kinds and the limits of the list. */
 NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq,
                            struct wire_exemplars more, struct exm_site site, struct err *e);
 NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/select/pick.h"
 
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
 
 static int read_call_site(struct query *q, const struct v1_stack_selector *s, struct pick *p,
                           struct err *e)

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
+#include "querier/select/api_time.h"
 
 /* ---- parameters -------------------------------------------------------------------------------*/
 
@@ -62,7 +62,7 @@ NODISCARD int side_read(struct query *q, const char *prefix, bool old, struct re
         return e->code;
     if (side_range(ret, e) || side_parse(q, old, ret, e))
         return *prefix ? err_wrap(e, "%s", prefix) : e->code;
-    /* Who has an id need not know when it was. */
+    /* A caller that has an id need not know its time. */
     if (ret->ids.kinds && !http_param(q->http, from_name, &text) &&
         !http_param(q->http, until_name, &text))
         ret->range = (struct plan_range){ 0 };

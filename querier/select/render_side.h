@@ -16,7 +16,7 @@
 
 struct render_side {
     struct spec spec;
-    struct str query; /* as it was given */
+    struct str query; /* the text of the request */
     struct exm_ids ids;
     int64_t from_ms, until_ms;
     struct plan_range range; /* all zero: any time */

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * spec.c: query text to selectors: `type{matchers}`, plain matchers, or an old application name.
+ *
+ * Which grammar a text has is decided by its part before the brace: a profile type has four colons
+ * or more, everything else is an old name if the route takes those. Old names are turned into
+ * matchers of service and type. Regexes are compiled once here, so that a wrong one is the client's
+ * error.
+ */
 #include "querier/select/spec.h"
 
 #include "common/base/buf.h"
@@ -8,7 +16,7 @@ static int no_room(const struct arena *a, struct err *e)
     return err_set(e, ERR_LIMIT, "the query text needs over %zu bytes", arena_limit(a));
 }
 
-/* A regex that does not compile is the client's mistake: say so before anybody is asked. */
+/* A regex that does not compile is the client's mistake: reported before any ingester is asked. */
 static int try_regexes(struct selector *s, struct err *e)
 {
     int code = selector_compile(s, e);
@@ -66,7 +74,7 @@ static struct str before_braces(struct str text)
     return str_trim(brace < 0 ? text : str_sub(text, 0, (size_t)brace));
 }
 
-/* Takes the first name="<profile type>" out of the matchers; false if there is none. */
+/* Takes the first name="<profile type>" out of the matchers; false: not found. */
 static bool take_type(struct selector *s, const char *name, struct str *ret)
 {
     for (size_t i = 0; i < s->len; i++) {

@@ -1,11 +1,18 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view_args.c: parameters of the views, one function for each, with errors that name the parameter.
+ *
+ * A parameter that is absent has a default, and a wrong one is an error: a view must not show
+ * something else than was asked for. view_read keeps the real bounds of one side apart from those
+ * of the query, since two sides of a comparison cover different ranges.
+ */
 #include "querier/select/view_args.h"
 
 #include <stdio.h>
 
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
+#include "querier/select/api_time.h"
 
 #define STRS_MAX      1024 /* stacks are not deeper */
 #define LIMIT_DEFAULT 100
@@ -153,13 +160,6 @@ NODISCARD int view_flag(struct query *q, const char *name, bool *ret, struct err
         return e->code;
     *ret = n % 2;
     return 0;
-}
-
-struct arena *view_data(struct query *q)
-{
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
-    return q->data;
 }
 
 /* ---- the tree ---------------------------------------------------------------------------------*/

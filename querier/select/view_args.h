@@ -37,16 +37,13 @@ const char *view_nodes_given(const struct query *q, struct str *ret);
 NODISCARD int view_nodes(struct query *q, size_t *ret, struct err *e);
 /* offset, limit (default 100, at most 10,000), search. */
 NODISCARD int view_page_read(struct query *q, struct view_page *ret, struct err *e);
-/* The parameter as one of n words; *ret is its number and stays as it is if there is none. */
+/* The parameter as one of n words; *ret is its number, and unchanged if the parameter is absent. */
 NODISCARD int view_word(struct query *q, const char *name, const char *const *words, size_t n,
                         size_t *ret, struct err *e);
 /* `function`, which must be there. */
 NODISCARD int view_function(struct query *q, struct str *ret, struct err *e);
 /* 1, true: true. Absent, 0, false: false. */
 NODISCARD int view_flag(struct query *q, const char *name, bool *ret, struct err *e);
-
-/* The arena of what may be as large as replies. */
-struct arena *view_data(struct query *q);
 
 /* Asks for the tree in every tenant of the request. */
 NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, struct err *e);

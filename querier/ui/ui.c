@@ -2,9 +2,9 @@
  *
  * ui.c: a handful of files in memory, looked up by path.
  *
- * What the build hashed into the name (/assets/...) may be kept for ever; the rest is revalidated
- * by ETag each time, so a new binary shows its new page at once. Large files stand in the bundle
- * twice, plain and gzip'd at build time, so that serving never compresses.
+ * Files with a hash in their name (/assets/...) may be cached permanently; the rest is revalidated
+ * by ETag each time, so a new binary shows its new page at once. The bundle has large files twice,
+ * plain and gzip'd at build time, so that serving never compresses.
  */
 #include "querier/ui/ui.h"
 

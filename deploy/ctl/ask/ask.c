@@ -47,7 +47,7 @@ void ask_param_u64(struct buf *target, const char *name, uint64_t value)
     ask_param(target, name, str_c(text));
 }
 
-/* ---- who asks ---- */
+/* ---- the sender: tenant and token ---- */
 
 static bool is_loopback(struct str url)
 {

@@ -3,9 +3,9 @@
  * ask_socket: a server that wants its operator says where its socket is
  * (common/role/core/access.h), and the question is asked again there.
  *
- * What listens on the port may be another program, of another user, that names a socket to have a
- * request of ours sent there. So only a socket is taken that has the name a server gives it and
- * belongs to us (root: to anyone), and only where no token was given, which could be caught.
+ * The program that listens on the port may be one of another user, which names a socket so that our
+ * request is sent there. So a socket is taken only if it has the name that a server gives it and
+ * belongs to this user (root: to any user), and only if there is no token, which could be stolen.
  */
 #include "deploy/ctl/ask/ask_socket.h"
 
@@ -37,6 +37,7 @@ static bool take(struct cli *c, const char *path)
     if (!local_path(path, text, sizeof(text), &c->socket_dir))
         return false;
     c->socket = xstrdup(text);
+    c->socket_drop = ask_socket_drop;
     return true;
 }
 

@@ -10,7 +10,7 @@
 
 /* Takes the socket of --server=unix:PATH into use. False: it names no socket. */
 bool ask_socket_named(struct cli *c);
-/* Takes the socket that a refusal names into use, if it is one of ours: the next try may help. */
+/* Takes the socket that a refusal names into use, if it belongs to this user. True: try again. */
 bool ask_socket_offered(struct cli *c, const char *path);
 void ask_socket_drop(struct cli *c); /* none any more; safe at any time */
 

@@ -8,8 +8,8 @@
 #include "deploy/ctl/cli/cli.h"
 
 struct progress;
-/* While one thing takes time: "waiting for `what`, 3 s" from the first second on. NULL where nobody
- * looks. `what` is borrowed until the stop, which wipes the line. */
+/* While one thing takes time: "waiting for `what`, 3 s" from the first second on. NULL if standard
+ * error is not a terminal. `what` is borrowed until the stop, which wipes the line. */
 struct progress *progress_start(const struct cli *c, const char *what);
 void progress_stop(struct progress *p); /* NULL is fine */
 /* `done` of `all` things as a bar, drawn over the last one; done = all ends the line. */

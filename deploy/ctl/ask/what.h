@@ -28,8 +28,8 @@ NODISCARD int what_range(const struct cli *c, const char *from, const char *unti
                          int64_t *ret_from, int64_t *ret_until, struct err *e);
 NODISCARD int what_parse(const struct cli *c, const struct what_in *in, struct what *ret,
                          struct err *e);
-/* Asks which types there are, and takes the one that the short name means. ERR_NOT_FOUND tells what
- * there is instead. */
+/* Asks which types exist, and takes the type that the short name means. ERR_NOT_FOUND: the text
+ * lists the types that exist. */
 NODISCARD int what_find_type(struct cli *c, struct what *w, struct err *e);
 /* The same from a list of ids; pure. An index, or -1: none, -2: several, equally good. */
 ptrdiff_t what_best_type(struct str wanted, const struct str *ids, size_t len);
@@ -39,10 +39,5 @@ NODISCARD int what_ready(struct cli *c, struct what *ret, struct err *e);
 void what_title(const struct cli *c, const struct what *w, struct buf *out);
 /* "nanoseconds": the sample unit of a type id. */
 struct str what_unit(const char *type);
-
-/* For completion and help: short names that types are known by. */
-#define WHAT_TYPES                                                                                 \
-    "cpu samples wall itimer alloc_space alloc_objects inuse_space inuse_objects goroutine mutex " \
-    "contentions delay block lock_count lock_time"
 
 #endif

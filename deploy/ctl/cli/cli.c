@@ -7,8 +7,6 @@
  */
 #include "deploy/ctl/cli/cli.h"
 
-#include "deploy/ctl/ask/ask_socket.h"
-
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -105,11 +103,11 @@ int cli_done(const struct cli *c)
 
 /* ---- options ---- */
 
-const struct cli_command *cli_command_find(struct str name)
+const struct cli_command *cli_command_find(const struct cli_table *t, struct str name)
 {
-    for (size_t i = 0; cli_commands[i]; i++)
-        if (str_eqc(name, cli_commands[i]->name))
-            return cli_commands[i];
+    for (size_t i = 0; t->commands[i]; i++)
+        if (str_eqc(name, t->commands[i]->name))
+            return t->commands[i];
     return NULL;
 }
 
@@ -133,24 +131,25 @@ bool cli_command_takes(const struct cli_command *cmd, const struct cli_option *o
     return false;
 }
 
-static const struct cli_option *find_option(struct str name, char letter)
+static const struct cli_option *find_option(const struct cli_table *t, struct str name, char letter)
 {
     if (str_eq(name, STR("url"))) /* what it was called before */
         name = STR("server");
-    for (size_t i = 0; i < cli_options_len; i++)
-        if (letter ? cli_options[i].letter == letter : str_eqc(name, cli_options[i].name))
-            return &cli_options[i];
+    for (size_t i = 0; i < t->options_len; i++)
+        if (letter ? t->options[i].letter == letter : str_eqc(name, t->options[i].name))
+            return &t->options[i];
     return NULL;
 }
 
 static int no_option(const struct cli *c, struct str name, struct err *e)
 {
+    const struct cli_table *t = c->table;
     const char *names[NAMES], *near;
     size_t n = 0;
 
-    for (size_t i = 0; i < cli_options_len && n < NAMES; i++)
-        if (cli_command_takes(c->command, &cli_options[i]))
-            names[n++] = cli_options[i].name;
+    for (size_t i = 0; i < t->options_len && n < NAMES; i++)
+        if (cli_command_takes(c->command, &t->options[i]))
+            names[n++] = t->options[i].name;
     near = conf_nearest(name, names, n);
     bool word = c->command && !cli_names(c->program, c->command);
     if (near)
@@ -226,7 +225,7 @@ static int take_option(struct cli *c, int argc, char *const *argv, int *i, struc
     const struct cli_option *o;
 
     name = is_long ? str_sub(arg, 2, eq < 0 ? arg.len : (size_t)eq) : STR("");
-    o = find_option(name, is_long ? '\0' : arg.ptr[1]);
+    o = find_option(c->table, name, is_long ? '\0' : arg.ptr[1]);
     if (!o || !cli_command_takes(c->command, o))
         return no_option(c, is_long ? name : str_sub(arg, 1, 2), e);
     if (eq >= 0)
@@ -249,11 +248,11 @@ static int name_command(struct cli *c, struct str name, struct err *e)
     const char *names[NAMES], *near;
     size_t n = 0;
 
-    c->command = cli_command_find(name);
+    c->command = cli_command_find(c->table, name);
     if (c->command)
         return 0;
-    for (; cli_commands[n] && n < NAMES; n++)
-        names[n] = cli_commands[n]->name;
+    for (; c->table->commands[n] && n < NAMES; n++)
+        names[n] = c->table->commands[n]->name;
     near = conf_nearest(name, names, n);
     return err_set(e, ERR_CONFIG, "\"%.*s\" is no command; %s%s%s", (int)MIN(name.len, 60),
                    name.ptr, near ? "did you mean " : c->program, near ? near : " --help",
@@ -299,9 +298,9 @@ static const char *from_env(const char *name, const char *otherwise)
     return v && v[0] ? v : otherwise;
 }
 
-static void start(struct cli *c, const char *program)
+static void start(struct cli *c, const struct cli_table *t, const char *program)
 {
-    *c = (struct cli){ .program = program, .now_ms = clock_wall_ms(clock_real()) };
+    *c = (struct cli){ .table = t, .program = program, .now_ms = clock_wall_ms(clock_real()) };
     c->o = (struct cli_opts){ .server = from_env("EMBERTREE_URL", "http://127.0.0.1:4040"),
                               .tenant = from_env("EMBERTREE_TENANT", NULL),
                               .token = from_env("EMBERTREE_TOKEN", NULL),
@@ -319,7 +318,8 @@ static void start(struct cli *c, const char *program)
 static void end(struct cli *c)
 {
     http_client_free(c->http);
-    ask_socket_drop(c);
+    if (c->socket_drop)
+        c->socket_drop(c);
     xfree(c->secret);
     buf_deinit(&c->out);
 }
@@ -334,9 +334,9 @@ static int print_text(struct cli *c, void (*put)(const struct cli *c, struct buf
 static void put_help(const struct cli *c, struct buf *out)
 {
     if (c->command && !c->command->plain)
-        cli_help_command(c->program, c->command, c->args_len ? c->args[0] : NULL, out);
+        cli_help_command(c->table, c->program, c->command, c->args_len ? c->args[0] : NULL, out);
     else
-        cli_help(c->program, out);
+        cli_help(c->table, c->program, out);
 }
 
 static void put_version(const struct cli *c, struct buf *out)
@@ -368,7 +368,7 @@ static int run(struct cli *c, int rc, struct err *e)
     if (!c->command) {
         struct buf b;
         buf_init(&b, TEXT_MAX);
-        cli_help(c->program, &b);
+        cli_help(c->table, c->program, &b);
         (void)fprintf(stderr, "%.*s", STR_ARG(buf_str(&b)));
         buf_deinit(&b);
         return CLI_FAILED;
@@ -392,14 +392,14 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-int cli_main(int argc, char **argv)
+int cli_main(const struct cli_table *t, int argc, char **argv)
 {
     const char **args = XNEW_ARRAY(const char *, (size_t)argc + 1);
     struct err e = { 0 };
     struct cli c;
     int code, rc;
 
-    start(&c, base_name(argc > 0 ? argv[0] : "embertreectl"));
+    start(&c, t, base_name(argc > 0 ? argv[0] : "embertreectl"));
     rc = cli_parse(&c, argc, argv, args, &e);
     if (!rc && c.command && c.command->plain)
         code = c.command->plain->run((int)c.args_len, argv + argc - c.args_len);
@@ -410,13 +410,14 @@ int cli_main(int argc, char **argv)
     return code;
 }
 
-int cli_run_plain(const struct cli_command *cmd, const char *program, int argc, char **argv)
+int cli_run_plain(const struct cli_table *t, const struct cli_command *cmd, const char *program,
+                  int argc, char **argv)
 {
     const char **args = XNEW_ARRAY(const char *, (size_t)argc + 1);
     struct err e = { 0 };
     struct cli c;
 
-    start(&c, program);
+    start(&c, t, program);
     c.command = cmd;
     int code = run(&c, cli_parse(&c, argc, argv, args, &e), &e);
     end(&c);

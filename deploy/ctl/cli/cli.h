@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli.h: the frame of embertreectl. One table of options, one of commands (cli_table.c); from them
- * come parsing, --help, the man page and completion, so that nothing is written twice.
+ * cli.h: the frame of embertreectl. Parsing, --help, the man page and completion read one table of
+ * options and one of commands (cli_table.c), so that nothing is written twice. The folder does not
+ * know these tables: main passes them.
  *
  * A command gets a struct cli with the options read, writes its result onto c->out (cli_flush in
  * between, if it is long) and returns an exit code: CLI_DONE, CLI_NO, or CLI_FAILED by cli_fail().
@@ -40,6 +41,7 @@ struct cli_opts {
 
 struct http_client;
 struct cli {
+    const struct cli_table *table;
     const struct cli_command *command;
     const char *program;
     struct cli_opts o;
@@ -47,14 +49,15 @@ struct cli {
     size_t args_len;
     struct term term;
     struct buf out; /* cli_flush writes it to standard output */
-    bool out_ended; /* whoever reads us has closed its end: no error, and nothing more to do */
+    bool out_ended; /* the reader closed the pipe: not an error, and no more is written */
     bool was_partial;
-    bool noticed;             /* a notice of the server was shown: once is enough */
-    struct http_client *http; /* owned; NULL before the first question */
-    char *secret;             /* owned; the text of --token-file */
-    char *socket;             /* owned; the Unix socket that is asked; NULL: by the URL */
-    int socket_dir;           /* of a long path, its folder, open; else -1 */
-    int64_t now_ms;           /* of the start: one meaning of "now" in a command */
+    bool noticed;                       /* a notice of the server was shown: once is enough */
+    struct http_client *http;           /* owned; NULL before the first question */
+    char *secret;                       /* owned; the text of --token-file */
+    char *socket;                       /* owned; the Unix socket that is asked; NULL: by the URL */
+    int socket_dir;                     /* of a long path, its folder, open; else -1 */
+    void (*socket_drop)(struct cli *c); /* of ask/, frees both at the end; NULL with socket */
+    int64_t now_ms;                     /* of the start: one meaning of "now" in a command */
 };
 
 enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_NUMBER, CLI_PERCENT, CLI_DURATION };
@@ -70,8 +73,6 @@ struct cli_option {
     uint64_t most;       /* of numbers; 0: no limit */
     bool everywhere;     /* a global one, every command takes it */
 };
-extern const struct cli_option cli_options[];
-extern const size_t cli_options_len;
 
 struct cli_command {
     const char *name;
@@ -84,18 +85,25 @@ struct cli_command {
     int (*run)(struct cli *c);
     const struct command *plain; /* has its own options instead; run is NULL then */
 };
-extern const struct cli_command *const cli_commands[]; /* NULL-ended */
+struct cli_table {
+    const struct cli_option *options;
+    size_t options_len;
+    const struct cli_command *const *commands; /* NULL-ended */
+};
 
 /* embertreectl's main. */
-int cli_main(int argc, char **argv);
+int cli_main(const struct cli_table *t, int argc, char **argv);
 /* One command with what follows it, for the all-in-one: argv[0] is its name. */
-int cli_run_plain(const struct cli_command *cmd, const char *program, int argc, char **argv);
-/* Options and arguments of `argv` into c->o and *ret_args (`argc` entries, the caller's). With
- * c->command NULL the first argument names it. CLI_HELP if help is asked for. ERR_CONFIG. */
+int cli_run_plain(const struct cli_table *t, const struct cli_command *cmd, const char *program,
+                  int argc, char **argv);
+/* Options of c->table and arguments of `argv` into c->o and *ret_args (`argc` entries, the
+ * caller's). With c->command NULL the first argument names it. CLI_HELP if help is asked for.
+ * ERR_CONFIG. */
 enum { CLI_HELP = -1, CLI_VERSION = -2 };
 NODISCARD int cli_parse(struct cli *c, int argc, char *const *argv, const char **ret_args,
                         struct err *e);
-const struct cli_command *cli_command_find(struct str name); /* or NULL */
+const struct cli_command *cli_command_find(const struct cli_table *t,
+                                           struct str name); /* or NULL */
 /* True if `program` ("embertree import") has the command's name in it. */
 bool cli_names(const char *program, const struct cli_command *cmd);
 bool cli_command_takes(const struct cli_command *cmd, const struct cli_option *o);
@@ -112,11 +120,16 @@ void cli_note(const struct cli *c, const char *fmt, ...) PRINTF(2, 3);
 int cli_done(const struct cli *c);
 
 /* cli_docs.c, cli_complete.c: from the tables. `shell`: bash, zsh, fish; false: none of them. */
-void cli_help(const char *program, struct buf *out);
+void cli_help(const struct cli_table *t, const char *program, struct buf *out);
 /* word: of cmd->words, the only one to be told about; NULL: all of them. */
-void cli_help_command(const char *program, const struct cli_command *cmd, const char *word,
-                      struct buf *out);
-void cli_man(struct buf *out);
-bool cli_completion(struct str shell, struct buf *out);
+void cli_help_command(const struct cli_table *t, const char *program, const struct cli_command *cmd,
+                      const char *word, struct buf *out);
+void cli_man(const struct cli_table *t, struct buf *out);
+bool cli_completion(const struct cli_table *t, struct str shell, struct buf *out);
+
+/* Short names of profile types, for completion and help. */
+#define CLI_TYPES                                                                                  \
+    "cpu samples wall itimer alloc_space alloc_objects inuse_space inuse_objects goroutine mutex " \
+    "contentions delay block lock_count lock_time"
 
 #endif

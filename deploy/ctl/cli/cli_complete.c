@@ -3,7 +3,6 @@
  * cli_complete: completion for bash, zsh and fish, written out from the tables. Services come from
  * the server when they are asked for, with a limit of two seconds.
  */
-#include "deploy/ctl/ask/what.h"
 #include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
@@ -14,7 +13,7 @@ static const char *words_of(const char *choices)
 {
     static const struct {
         const char *name, *words;
-    } sets[] = { { "@types", WHAT_TYPES },
+    } sets[] = { { "@types", CLI_TYPES },
                  { "@formats", "folded json pprof pgo html svg dot tree" },
                  { "@levels", "10s 1m 10m 1h 6h 1d 8d 64d" } };
 
@@ -31,20 +30,20 @@ static bool is(const char *choices, const char *what)
     return choices && strcmp(choices, what) == 0;
 }
 
-static void options_of(const struct cli_command *cmd, struct buf *out)
+static void options_of(const struct cli_table *t, const struct cli_command *cmd, struct buf *out)
 {
-    for (size_t i = 0; i < cli_options_len; i++)
-        if (cli_command_takes(cmd, &cli_options[i]))
-            (void)buf_addf(out, " --%s", cli_options[i].name);
+    for (size_t i = 0; i < t->options_len; i++)
+        if (cli_command_takes(cmd, &t->options[i]))
+            (void)buf_addf(out, " --%s", t->options[i].name);
 }
 
 /* ---- bash ---- */
 
-static void bash_values(struct buf *out)
+static void bash_values(const struct cli_table *t, struct buf *out)
 {
     (void)buf_add_str(out, STR("    case $prev in\n"));
-    for (size_t i = 0; i < cli_options_len; i++) {
-        const struct cli_option *o = &cli_options[i];
+    for (size_t i = 0; i < t->options_len; i++) {
+        const struct cli_option *o = &t->options[i];
         if (o->kind == CLI_FLAG)
             continue;
         (void)buf_addf(out, "    --%s", o->name);
@@ -61,17 +60,17 @@ static void bash_values(struct buf *out)
     (void)buf_add_str(out, STR("    *) return 1 ;;\n    esac\n    return 0\n}\n"));
 }
 
-static void bash_commands(struct buf *out)
+static void bash_commands(const struct cli_table *t, struct buf *out)
 {
-    for (size_t i = 0; cli_commands[i]; i++) {
-        const struct cli_command *c = cli_commands[i];
+    for (size_t i = 0; t->commands[i]; i++) {
+        const struct cli_command *c = t->commands[i];
         (void)buf_addf(out, "    %s) options='", c->name);
-        options_of(c, out);
+        options_of(t, c, out);
         (void)buf_addf(out, "'; words='%s' ;;\n", c->words ? c->words : "");
     }
 }
 
-static void bash(struct buf *out)
+static void bash(const struct cli_table *t, struct buf *out)
 {
     (void)buf_add_str(out, STR("# bash completion of embertreectl\n"
                                "_embertreectl_services() {\n"
@@ -79,7 +78,7 @@ static void bash(struct buf *out)
                                "    COMPREPLY=($(compgen -W \"$(" SERVICES ")\" -- \"$cur\"))\n"
                                "}\n"
                                "_embertreectl_value() {\n"));
-    bash_values(out);
+    bash_values(t, out);
     (void)buf_add_str(out, STR("_embertreectl() {\n"
                                "    local cur prev command= options words i\n"
                                "    cur=${COMP_WORDS[COMP_CWORD]}\n"
@@ -103,12 +102,12 @@ static void bash(struct buf *out)
                                "    done\n"
                                "    COMPREPLY=()\n"
                                "    case $command in\n"));
-    bash_commands(out);
+    bash_commands(t, out);
     (void)buf_add_str(out, STR("    '') options='--help --version"));
-    options_of(NULL, out);
+    options_of(t, NULL, out);
     (void)buf_add_str(out, STR("'; words='"));
-    for (size_t i = 0; cli_commands[i]; i++)
-        (void)buf_addf(out, "%s%s", i ? " " : "", cli_commands[i]->name);
+    for (size_t i = 0; t->commands[i]; i++)
+        (void)buf_addf(out, "%s%s", i ? " " : "", t->commands[i]->name);
     (void)buf_add_str(out, STR("' ;;\n"
                                "    *) return ;;\n"
                                "    esac\n"
@@ -152,10 +151,10 @@ static void zsh_action(const char *choices, struct buf *out)
         (void)buf_add_c(out, ' ');
 }
 
-static void zsh_options(const struct cli_command *cmd, struct buf *out)
+static void zsh_options(const struct cli_table *t, const struct cli_command *cmd, struct buf *out)
 {
-    for (size_t i = 0; i < cli_options_len; i++) {
-        const struct cli_option *o = &cli_options[i];
+    for (size_t i = 0; i < t->options_len; i++) {
+        const struct cli_option *o = &t->options[i];
         if (!cli_command_takes(cmd, o))
             continue;
         (void)buf_addf(out, " \\\n            '--%s%s[", o->name, o->kind == CLI_FLAG ? "" : "=");
@@ -169,7 +168,7 @@ static void zsh_options(const struct cli_command *cmd, struct buf *out)
     }
 }
 
-static void zsh(struct buf *out)
+static void zsh(const struct cli_table *t, struct buf *out)
 {
     (void)buf_add_str(out, STR("#compdef embertreectl\n"
                                "_embertreectl_services() {\n"
@@ -181,22 +180,22 @@ static void zsh(struct buf *out)
                                "    local context state line\n"
                                "    local -a commands\n"
                                "    commands=(\n"));
-    for (size_t i = 0; cli_commands[i]; i++) {
-        (void)buf_addf(out, "        '%s:", cli_commands[i]->name);
-        zsh_text(cli_commands[i]->help, out);
+    for (size_t i = 0; t->commands[i]; i++) {
+        (void)buf_addf(out, "        '%s:", t->commands[i]->name);
+        zsh_text(t->commands[i]->help, out);
         (void)buf_add_str(out, STR("'\n"));
     }
     (void)buf_add_str(out, STR("    )\n    _arguments -C"));
-    zsh_options(NULL, out);
+    zsh_options(t, NULL, out);
     (void)buf_add_str(out, STR(" \\\n            '1:command:->command' '*::argument:->rest'\n"
                                "    case $state in\n"
                                "    command) _describe command commands ;;\n"
                                "    rest)\n"
                                "        case $line[1] in\n"));
-    for (size_t i = 0; cli_commands[i]; i++) {
-        const struct cli_command *c = cli_commands[i];
+    for (size_t i = 0; t->commands[i]; i++) {
+        const struct cli_command *c = t->commands[i];
         (void)buf_addf(out, "        %s) _arguments", c->name);
-        zsh_options(c, out);
+        zsh_options(t, c, out);
         if (c->words) {
             (void)buf_add_str(out, STR(" \\\n            '*:argument:"));
             zsh_action(c->words, out);
@@ -231,14 +230,14 @@ static void fish_words(const char *choices, struct buf *out)
         (void)buf_addf(out, " -a '%s'", words_of(choices));
 }
 
-static void fish_option(const struct cli_option *o, struct buf *out)
+static void fish_option(const struct cli_table *t, const struct cli_option *o, struct buf *out)
 {
     (void)buf_add_str(out, STR("complete -c embertreectl -f"));
     if (!o->everywhere) {
         (void)buf_add_str(out, STR(" -n '__fish_seen_subcommand_from"));
-        for (size_t i = 0; cli_commands[i]; i++)
-            if (cli_command_takes(cli_commands[i], o))
-                (void)buf_addf(out, " %s", cli_commands[i]->name);
+        for (size_t i = 0; t->commands[i]; i++)
+            if (cli_command_takes(t->commands[i], o))
+                (void)buf_addf(out, " %s", t->commands[i]->name);
         (void)buf_add_c(out, '\'');
     }
     (void)buf_addf(out, " -l %s", o->name);
@@ -252,11 +251,11 @@ static void fish_option(const struct cli_option *o, struct buf *out)
     (void)buf_add_c(out, '\n');
 }
 
-static void fish(struct buf *out)
+static void fish(const struct cli_table *t, struct buf *out)
 {
     (void)buf_add_str(out, STR("# fish completion of embertreectl\n"));
-    for (size_t i = 0; cli_commands[i]; i++) {
-        const struct cli_command *c = cli_commands[i];
+    for (size_t i = 0; t->commands[i]; i++) {
+        const struct cli_command *c = t->commands[i];
         (void)buf_addf(out, "complete -c embertreectl -f -n __fish_use_subcommand -a %s -d ",
                        c->name);
         fish_text(c->help, out);
@@ -268,20 +267,20 @@ static void fish(struct buf *out)
         fish_words(c->words, out);
         (void)buf_add_c(out, '\n');
     }
-    for (size_t i = 0; i < cli_options_len; i++)
-        fish_option(&cli_options[i], out);
+    for (size_t i = 0; i < t->options_len; i++)
+        fish_option(t, &t->options[i], out);
 }
 
-bool cli_completion(struct str shell, struct buf *out)
+bool cli_completion(const struct cli_table *t, struct str shell, struct buf *out)
 {
     static const struct {
         const char *name;
-        void (*put)(struct buf *out);
+        void (*put)(const struct cli_table *t, struct buf *out);
     } shells[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
 
     for (size_t i = 0; i < ARRAY_LEN(shells); i++) {
         if (str_eqc(shell, shells[i].name)) {
-            shells[i].put(out);
+            shells[i].put(t, out);
             return true;
         }
     }
@@ -292,7 +291,7 @@ int ctl_completion(struct cli *c)
 {
     struct err e;
 
-    if (cli_completion(str_c(c->args[0]), &c->out))
+    if (cli_completion(c->table, str_c(c->args[0]), &c->out))
         return CLI_DONE;
     (void)err_set(&e, ERR_CONFIG, "completion for bash, zsh or fish, not for %.60s", c->args[0]);
     return cli_fail(c, &e);

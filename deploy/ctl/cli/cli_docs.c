@@ -54,12 +54,13 @@ static void help_option(const struct cli_option *o, struct buf *out)
     }
 }
 
-static void help_options(const struct cli_command *cmd, bool everywhere, struct buf *out)
+static void help_options(const struct cli_table *t, const struct cli_command *cmd, bool everywhere,
+                         struct buf *out)
 {
     bool first = true;
 
-    for (size_t i = 0; i < cli_options_len; i++) {
-        const struct cli_option *o = &cli_options[i];
+    for (size_t i = 0; i < t->options_len; i++) {
+        const struct cli_option *o = &t->options[i];
         if (o->everywhere != everywhere || !cli_command_takes(cmd, o))
             continue;
         if (first)
@@ -70,14 +71,14 @@ static void help_options(const struct cli_command *cmd, bool everywhere, struct 
     }
 }
 
-void cli_help(const char *program, struct buf *out)
+void cli_help(const struct cli_table *t, const char *program, struct buf *out)
 {
     (void)buf_addf(out, "usage: %s COMMAND [options]\n\nCommands\n", program);
-    for (size_t i = 0; cli_commands[i]; i++) {
-        (void)buf_addf(out, "  %-16s ", cli_commands[i]->name);
-        wrap(cli_commands[i]->help, 19, 19, out);
+    for (size_t i = 0; t->commands[i]; i++) {
+        (void)buf_addf(out, "  %-16s ", t->commands[i]->name);
+        wrap(t->commands[i]->help, 19, 19, out);
     }
-    help_options(NULL, true, out);
+    help_options(t, NULL, true, out);
     (void)buf_addf(out,
                    "\nExit codes: 0 done; 1 done, and the answer is a no (nothing found, not "
                    "ready, over\n--fail-over, partial); 2 could not be done.\n"
@@ -113,8 +114,8 @@ static bool line_is_of(const struct cli_command *cmd, struct str line, struct st
     return says(line, word, begins);
 }
 
-void cli_help_command(const char *program, const struct cli_command *cmd, const char *word,
-                      struct buf *out)
+void cli_help_command(const struct cli_table *t, const char *program, const struct cli_command *cmd,
+                      const char *word, struct buf *out)
 {
     bool one = word && cmd->words && says(str_c(cmd->words), str_c(word), false);
     struct str rest = str_c(cmd->more), line;
@@ -137,8 +138,8 @@ void cli_help_command(const char *program, const struct cli_command *cmd, const 
     if (one)
         (void)buf_addf(out, "\nOf the other words: %s%s%s --help\n", program, named ? "" : " ",
                        named ? "" : cmd->name);
-    help_options(cmd, false, out);
-    help_options(cmd, true, out);
+    help_options(t, cmd, false, out);
+    help_options(t, cmd, true, out);
 }
 
 /* ---- the manual page (man(7)) ---- */
@@ -187,7 +188,7 @@ static void man_option(const struct cli_option *o, struct buf *out)
     (void)buf_add_str(out, STR(".\n"));
 }
 
-static void man_command(const struct cli_command *cmd, struct buf *out)
+static void man_command(const struct cli_table *t, const struct cli_command *cmd, struct buf *out)
 {
     struct str rest = str_c(cmd->more), line;
     bool more = true, first = true;
@@ -211,20 +212,20 @@ static void man_command(const struct cli_command *cmd, struct buf *out)
         roff(text, out);
         (void)buf_add_c(out, '\n');
     }
-    for (size_t i = 0; i < cli_options_len; i++) {
-        if (cli_options[i].everywhere || !cli_command_takes(cmd, &cli_options[i]))
+    for (size_t i = 0; i < t->options_len; i++) {
+        if (t->options[i].everywhere || !cli_command_takes(cmd, &t->options[i]))
             continue;
         if (first)
             (void)buf_add_str(out, STR(".PP\nOptions:"));
         (void)buf_addf(out, "%s \\fB\\-\\-", first ? "" : ",");
-        roff(cli_options[i].name, out);
+        roff(t->options[i].name, out);
         (void)buf_add_str(out, STR("\\fR"));
         first = false;
     }
     (void)buf_add_str(out, first ? STR("") : STR(".\n"));
 }
 
-void cli_man(struct buf *out)
+void cli_man(const struct cli_table *t, struct buf *out)
 {
     (void)buf_add_str(
         out, STR(".TH EMBERTREECTL 1 \"\" \"Embertree " EMBERTREE_VERSION "\" \"Embertree\"\n"));
@@ -236,16 +237,16 @@ void cli_man(struct buf *out)
                  "Embertree server keeps it: functions, call trees, differences, files for other "
                  "tools. Names that come from the server are made harmless before they reach a "
                  "terminal.\n.SH COMMANDS\n"));
-    for (size_t i = 0; cli_commands[i]; i++)
-        man_command(cli_commands[i], out);
+    for (size_t i = 0; t->commands[i]; i++)
+        man_command(t, t->commands[i], out);
     (void)buf_add_str(out, STR(".SH OPTIONS OF ALL COMMANDS\n"));
-    for (size_t i = 0; i < cli_options_len; i++)
-        if (cli_options[i].everywhere)
-            man_option(&cli_options[i], out);
+    for (size_t i = 0; i < t->options_len; i++)
+        if (t->options[i].everywhere)
+            man_option(&t->options[i], out);
     (void)buf_add_str(out, STR(".SH OTHER OPTIONS\n"));
-    for (size_t i = 0; i < cli_options_len; i++)
-        if (!cli_options[i].everywhere)
-            man_option(&cli_options[i], out);
+    for (size_t i = 0; i < t->options_len; i++)
+        if (!t->options[i].everywhere)
+            man_option(&t->options[i], out);
     (void)buf_add_str(
         out, STR(".SH EXIT STATUS\n.TP\n0\nDone.\n.TP\n1\nDone, and the answer is a no: nothing "
                  "found, not ready, a function over \\-\\-fail\\-over, an answer without some "
@@ -262,6 +263,6 @@ void cli_man(struct buf *out)
 
 int ctl_man(struct cli *c)
 {
-    cli_man(&c->out);
+    cli_man(c->table, &c->out);
     return CLI_DONE;
 }

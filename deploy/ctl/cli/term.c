@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * term: names of functions, labels and services come from strangers: a name with an escape
+ * term: names of functions, labels and services come from unknown senders: a name with an escape
  * sequence in it could clear the screen, change its title or type an answer. So no byte of a name
  * gets to a terminal but through here.
  */
@@ -69,7 +69,7 @@ void term_pad(size_t n, struct buf *out)
 
 #define BAD UINT32_MAX
 
-/* The code point at s and its length; BAD of one byte if there is none. */
+/* The code point at s and its length; BAD and one byte if s is not UTF-8. */
 static uint32_t decode(struct str s, size_t *ret_len)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };

@@ -115,7 +115,7 @@ static int check_strangers(const struct job *j, struct err *e)
         if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &shard) &&
             !ours(j, shard))
             code = err_set(e, ERR_CONFIG,
-                           "%s holds %s, which is none of the shards of node %zu of %zu with "
+                           "%s holds %s, which is not a shard of node %zu of %zu with "
                            "cluster.shards %" PRIu64
                            "; give the number of shards it was written with, and the nodes in the "
                            "order of cluster.ingesters",
@@ -166,7 +166,7 @@ static int check_places(struct job *j, struct err *e)
     return code;
 }
 
-/* True if a log there promised something to a cluster; one that was only adopted has not. */
+/* True if a log in the folder has promises to a cluster; a log that was only adopted has none. */
 static bool served(const struct job *j)
 {
     bool found = false;
@@ -286,7 +286,7 @@ static int find_self(struct job *j, struct err *e)
     }
     if (j->index == j->nodes.len)
         return err_set(e, ERR_CONFIG,
-                       "this node is called %s (cluster.node), which is none of those named",
+                       "this node is called %s (cluster.node), which is not among the named nodes",
                        j->at.node);
     return 0;
 }

@@ -37,7 +37,8 @@ static int check(const char *file, const char *tenant, struct buf *text, struct 
     return rc;
 }
 
-/* Memory is a share of the machine's, which nobody can foretell: 0 stands for it. */
+/* Memory is a share of the memory of the server's machine, which is not known here: 0 stands for
+ * it. */
 static int check_querier(const char *file, const char *tenant, struct buf *text, struct buf *out,
                          struct err *e)
 {

@@ -57,7 +57,7 @@ struct fsck {
     bool quiet, mark;
     uint64_t marked, lost; /* of the shard at hand */
     uint64_t parts_shown;
-    struct fsck_cold *cold; /* NULL: what is far away is passed over */
+    struct fsck_cold *cold; /* NULL: rows in the cold tier are not checked */
     VEC(uint32_t) shards;
 };
 
@@ -124,7 +124,7 @@ static int check_store(struct fsck *f, struct store *s, struct err *e)
     return rc;
 }
 
-/* ---- what is far away ---- */
+/* ---- rows in the cold tier ---- */
 
 static void on_part(void *cookie, const char *text)
 {
@@ -232,8 +232,8 @@ static int mark_store(struct fsck *f, struct store *s, struct err *e)
 
 /* ---- one shard ---- */
 
-/* Shared, as of a reader: whoever writes takes it exclusively. RocksDB locks by record, the data
- * folder by file. -1 and no error: there is no such file, as in a copy. */
+/* Takes a shared lock, as a reader: a writer takes it exclusively. RocksDB locks by record, the
+ * data folder by file. -1 and no error: there is no such file, as in a copy. */
 static int lock_file(const char *dir, bool record, bool write, int *ret_fd, struct err *e)
 {
     struct flock l = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
@@ -334,7 +334,8 @@ static int check_shard(struct fsck *f, const char *dir, struct err *e)
     return rc;
 }
 
-/* A database that cannot even be opened is a finding; one that cannot be looked at is not. */
+/* A database that cannot be opened is a finding; it is an error if it cannot be reached (a lock,
+ * rights). */
 static int check_one(struct fsck *f, const char *dir)
 {
     struct err e = { 0 };

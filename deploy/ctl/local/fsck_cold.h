@@ -13,7 +13,7 @@ struct fsck_cold;
 NODISCARD int fsck_cold_new(const char *const *args, size_t n, struct fsck_cold **ret,
                             struct err *e);
 void fsck_cold_free(struct fsck_cold *c); /* NULL is fine */
-/* Rows that are far away are read through this. */
+/* Rows in the cold tier are read through this cache. */
 struct cold_cache *fsck_cold_cache(struct fsck_cold *c);
 
 struct fsck_parts {

@@ -22,6 +22,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/fs.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/ctl.h"
 #include "deploy/ctl/local/import_files.h"
@@ -340,7 +341,7 @@ static int parse(struct import *x, struct err *e)
         parse_time(x->o.until, "--until", x->now_ms, &x->has_until, &x->until_ms, e))
         return e->code;
     if (x->has_until && (!x->has_from || x->until_ms < x->from_ms))
-        return err_set(e, ERR_CONFIG, "--until wants a --from before it");
+        return err_set(e, ERR_CONFIG, "--until needs an earlier --from");
     if (!str_duration_ms(str_c(x->o.step), &x->step_ms) || !x->step_ms)
         return err_set(e, ERR_CONFIG, "--step %s: want 10s, 1m, ...", x->o.step);
     if (strlen(x->o.level) > 8)
@@ -375,15 +376,3 @@ int ctl_import(struct cli *c)
     buf_deinit(&x.coded);
     return code;
 }
-
-static int run(int argc, char **argv)
-{
-    return cli_run_plain(&import_cli, "embertree import", argc, argv);
-}
-
-const struct command import_command = {
-    .name = "import",
-    .args = "--name APP [--server URL] [--from TIME] [--level 1m] [--state FILE] FILE|FOLDER...",
-    .help = "Send profiles from files, with the times they are of; old ones as well.",
-    .run = run,
-};

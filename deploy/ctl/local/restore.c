@@ -11,9 +11,9 @@
  * of all shards there are backups of, whichever are restored here, since a service may have had a
  * place that only another shard's newest backup knows.
  *
- * A shard is restored beside its place and renamed into it when it is whole, so what is there after
- * a restore that was cut off is nothing, or complete; the next one goes on with what is missing.
- * The rename is on disk before the shard is reported as restored.
+ * A shard is restored next to its place and renamed into it when it is complete. After a restore
+ * that was interrupted a shard is therefore missing or complete; the next restore continues with
+ * the missing ones. The rename is on disk before the shard is reported as restored.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -154,13 +154,13 @@ static void warn_lost_places(const char *what, uint32_t shards, uint32_t one)
         stderr,
         "embertree restore: %s of %" PRIu32 " shards (%" PRIu32
         " is one). If a service was spread over several shards, or a tenant had a number of its "
-        "own, that this does not know, nobody asks for what is in its other shards: compare "
+        "own, that this does not know, queries miss the data in its other shards: compare "
         "embertreectl cluster status with what there was, once the cluster is up, and say again "
         "what is missing (embertreectl cluster spread, cluster tenant)\n",
         what, shards, one);
 }
 
-/* Each newest backup has its places, and is sure of them? If not, people are told. */
+/* Warns the operator if a newest backup lacks its placement history, or may have an old one. */
 static void look_for_gaps(const struct restore *r, const struct backup_places_all *all)
 {
     uint32_t without = 0, unsure = 0, one_without = 0, one_unsure = 0;
@@ -219,7 +219,7 @@ static int read_one(struct restore *r, const struct backup_places *p, const stru
     return rc;
 }
 
-/* Each text once. One that is damaged is as good as missing. */
+/* Reads each text once. A damaged text counts as missing. */
 static int read_places(struct restore *r, struct backup_places_all *all, const struct map **ret,
                        struct err *e)
 {

@@ -3,6 +3,7 @@
  * admin: what a process says about itself: is it ready, who does it see, what is in force.
  */
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define TEXT_MAX (64 * MIB)

@@ -7,6 +7,7 @@
 
 #include "common/cluster/map/record.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/server/places.h"
 #include "deploy/ctl/server/rebalance.h"
@@ -14,7 +15,7 @@
 #include "deploy/ctl/server/ring.h"
 
 #define WAIT_MS   500
-#define HEAR_MOST 20 /* looks until the server asked has heard of the drain */
+#define HEAR_MOST 20 /* looks until the server asked knows of the drain */
 
 /* `r` is borrowed from *ret_doc. */
 static int ask_ring(struct cli *c, struct json_doc **ret_doc, struct ring *r, struct err *e)
@@ -114,8 +115,7 @@ static int wait_empty(struct cli *c, const char *node, struct err *e)
             return 0;
         if (used)
             return err_set(e, ERR_CONFLICT,
-                           "%s is not drained any more: somebody had it used again (undrain)",
-                           node);
+                           "draining of %s was cancelled by another operator (undrain)", node);
         if (rebalance_left(c, node, &moves, &bytes, e))
             bytes = 0; /* too few nodes, say: what there is to wait for `cluster status` tells */
         rebalance_say(c, &w, node, left, bytes);

@@ -13,6 +13,7 @@
 #include "common/model/attime.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define ROUTE   "/api/v1/delete"
@@ -188,7 +189,9 @@ static int run(struct cli *c, struct buf *target, struct buf *body, struct err *
         put_result(c, dry, buf_str(body), true);
         code = commands_nothing(c);
     } else if (!c->o.yes && !isatty(STDIN_FILENO)) {
-        (void)err_set(e, ERR_CONFIG, "nobody to ask: --dry-run says what would go, --yes does it");
+        (void)err_set(e, ERR_CONFIG,
+                      "standard input is not a terminal: --dry-run says what would be "
+                      "deleted, --yes deletes it");
         code = cli_fail(c, e);
     } else if (!c->o.yes && !agreed(c, dry)) {
         cli_note(c, "nothing was deleted");
@@ -217,7 +220,7 @@ int ctl_delete(struct cli *c)
     return code;
 }
 
-/* Nothing from queriers of before that was counted. */
+/* Writes nothing for a querier of an older version, which does not count copies. */
 static void put_behind(struct cli *c, const struct json_val *v)
 {
     int64_t copies = 0;

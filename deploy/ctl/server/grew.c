@@ -6,6 +6,7 @@
 #include "common/base/arena.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/server/versus.h"
 

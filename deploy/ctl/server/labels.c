@@ -7,6 +7,7 @@
 #include "common/base/vec.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 /* ---- asking ---- */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger: what came in, what is there, and whether they agree. Ends with 1 if they do not. And
- * `accept`: a person takes what differs as it is.
+ * ledger: compares what was accepted with what is stored. Ends with 1 if they differ. And
+ * `accept`: the operator accepts a difference.
  */
 #include <stdlib.h>
 
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 static double number(const struct json_val *obj, const char *key)
@@ -54,7 +55,7 @@ static void put_tenant(const struct term *t, const struct json_val *v, struct bu
         (void)buf_addf(out, "%10.0f\n", number(audit, "difference"));
     if (number(v, "since") > 0 || number(v, "notCountedYet") > 0)
         (void)buf_addf(out,
-                       "  some of it came before the ledger, and counts as it was found: %.0f "
+                       "  some of it came before the ledger began, and counts as stored: %.0f "
                        "services and types are not counted yet\n",
                        number(v, "notCountedYet"));
     all = json_get(audit, "findings", NULL);
@@ -85,7 +86,7 @@ static int check_accept(const struct cli *c, const char **ret_who, struct err *e
     if (strcmp(c->args[0], "accept") != 0)
         return err_set(e, ERR_CONFIG, "ledger %s: want accept, or nothing", c->args[0]);
     if (!c->o.reason)
-        return err_set(e, ERR_CONFIG, "why is it accepted? --reason, which is told for ever");
+        return err_set(e, ERR_CONFIG, "why is it accepted? --reason, which is stored permanently");
     if (!*ret_who || !**ret_who)
         return err_set(e, ERR_CONFIG, "who accepts it? --who");
     return 0;

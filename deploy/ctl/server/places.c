@@ -29,7 +29,8 @@ static int want(struct cli *c, bool service, struct err *e)
         return err_set(e, ERR_CONFIG, "want cluster %s",
                        service ? "spread TENANT SERVICE SHARDS" : "tenant TENANT SHARDS");
     if (!str_u64(str_c(c->args[c->args_len - 1]), &n))
-        return err_set(e, ERR_CONFIG, "\"%.40s\" is no number of shards", c->args[c->args_len - 1]);
+        return err_set(e, ERR_CONFIG, "\"%.40s\" is not a number of shards",
+                       c->args[c->args_len - 1]);
     return 0;
 }
 
@@ -56,7 +57,7 @@ static void tell(struct cli *c, const struct json_val *v)
     if (ask_truth(v, "wanted"))
         (void)buf_addf(&c->out, ", once all ingesters that must know of it do (cluster status "
                                 "tells the time then, or whom it waits for)");
-    (void)buf_addf(&c->out, ask_truth(v, "changed") ? "\n" : " (as it was)\n");
+    (void)buf_addf(&c->out, ask_truth(v, "changed") ? "\n" : " (unchanged)\n");
 }
 
 int places_change(struct cli *c, struct err *e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rebalance: shards find their places by themselves, a few at a time. This shows what is left, and
- * has more of them moved at once.
+ * rebalance: the controller moves shards by itself, a few at a time. This command shows the shards
+ * that are still to be moved, and has more of them moved at once.
  */
 #include "deploy/ctl/server/rebalance.h"
 
@@ -52,7 +52,7 @@ static bool has_name(const struct json_val *names, struct str name)
     return false;
 }
 
-/* Its copies are where they belong: what is wrong is who leads. */
+/* Its copies are where they belong: only the leader is to change. */
 static bool lead_only(const struct json_val *v)
 {
     const struct json_val *is = json_get(v, "members", NULL), *to = json_get(v, "membersTo", NULL);
@@ -167,7 +167,7 @@ void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, ui
     struct progress_now p = { 0 };
     struct buf b;
 
-    if (!w->begun || bytes > w->most) { /* more has come to it: the speed begins anew */
+    if (!w->begun || bytes > w->most) { /* more shards were added: the speed is measured again */
         w->most = bytes;
         w->speed.len = 0;
     }

@@ -15,7 +15,7 @@ NODISCARD int rebalance(struct cli *c, struct err *e);
 /* The server's answer, for people. */
 void rebalance_text(const struct json_val *root, struct buf *out);
 
-/* ---- for whoever waits ---- */
+/* ---- for commands that wait ---- */
 /* How many shards are to be moved, and how much is to be copied for it. node: only what leaves that
  * one; NULL: everything. */
 NODISCARD int rebalance_left(struct cli *c, const char *node, uint64_t *ret_shards,
@@ -25,8 +25,8 @@ struct rebalance_wait { /* all zero: begins */
     uint64_t most, shards, bytes, said_ms;
     bool begun;
 };
-/* "3 shards are to be moved, 1.2 GiB to be copied, 31 MiB/s, 40 s left", with `node` of that one;
- * at each change of the first number, and now and then. */
+/* "3 shards are to be moved, 1.2 GiB to be copied, 31 MiB/s, 40 s left", with `node` of that node;
+ * at each change of the first number, and at intervals. */
 void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, uint64_t shards,
                    uint64_t bytes);
 

@@ -2,8 +2,8 @@
  *
  * recover: asks each server what it keeps of the cluster, joins that
  * (common/cluster/rebuild/kept_join.h), has one of them compare it with what etcd has, shows the
- * difference, and with --apply has it written. Who did not answer must be named: what only he
- * knows is what may be lost by this.
+ * difference, and with --apply has it written. The operator must name every node that did not
+ * answer, since what only that node knows may be lost.
  */
 #include "deploy/ctl/server/recover.h"
 
@@ -14,6 +14,7 @@
 #include "common/base/vec.h"
 #include "common/cluster/rebuild/kept_join.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define KEPT       "/api/v1/cluster/kept"
@@ -50,7 +51,7 @@ static int take_answer(struct recovery *y, struct str body, const char *url, str
     return code;
 }
 
-/* One that does not answer is no error yet: the nodes of the map are counted. */
+/* A node that does not answer is not an error yet: the nodes of the map are counted later. */
 static int ask_one(struct recovery *y, const char *url, struct err *e)
 {
     struct ask a = { .target = STR(KEPT) };
@@ -82,7 +83,7 @@ static int ask_all(struct recovery *y, struct err *e)
     return code;
 }
 
-/* ---- who is missing -------------------------------------------------------------------------- */
+/* ---- nodes that are missing ------------------------------------------------------------------ */
 
 static bool is_missing(const struct recovery *y, struct str node)
 {
@@ -114,7 +115,8 @@ static int check_without(const struct recovery *y, struct err *e)
         if (!is_missing(y, one))
             return err_set(
                 e, ERR_CONFIG,
-                "--without=%.*s: it answered, or is no node of the cluster; leave it out",
+                "--without=%.*s: this node answered or is not a member of the cluster; remove it "
+                "from the option",
                 STR_ARG(str_sub(one, 0, NODE_NAME_MAX)));
     }
     return 0;
@@ -134,12 +136,12 @@ static int check_missing(const struct recovery *y, struct err *e)
     if (n > SHOWN_MOST)
         (void)buf_addf(&list, " and %zu more", n - SHOWN_MOST);
     if (!code && n)
-        code =
-            err_set(e, ERR_CONFIG,
-                    "nobody answered for %.*s: name the servers of all ingesters. Of one that is "
-                    "gone say --without: what it alone knows is left out then, so what was acked "
-                    "last may be missing where most copies of a shard are on such nodes",
-                    STR_ARG(str_sub(buf_str(&list), 0, 200)));
+        code = err_set(
+            e, ERR_CONFIG,
+            "no server answered for %.*s: name the servers of all ingesters. Name a node that is "
+            "lost in --without: what it alone knows is left out then, so what was acked "
+            "last may be missing where most copies of a shard are on such nodes",
+            STR_ARG(str_sub(buf_str(&list), 0, 200)));
     buf_deinit(&list);
     return code;
 }
@@ -231,7 +233,7 @@ static int look(struct recovery *y, struct err *e)
         int64_t shard = number(json_at(differs, i));
 
         if (shard < 0 || shard >= y->all->map->shards || !y->all->shards[shard].known)
-            return ask_strange(y->c, "a shard that is none", e);
+            return ask_strange(y->c, "a shard that does not exist", e);
         code = kept_join_differs(y->join, (uint32_t)shard, 0, e);
         again = true;
     }
@@ -441,7 +443,8 @@ static int run(struct recovery *y, struct err *e)
     if (!c->o.yes && !isatty(STDIN_FILENO)) {
         (void)err_set(
             e, ERR_CONFIG,
-            "nobody to ask: without --apply it says what would be written, --yes does it");
+            "standard input is not a terminal: without --apply it says what would be written, "
+            "--yes writes it");
         return cli_fail(c, e);
     }
     if (!c->o.yes && !agreed(y)) {

@@ -85,7 +85,7 @@ static int read_shards(const struct cli *c, const struct json_val *root,
         uint64_t shard = number(v, "shard");
 
         if (shard >= n)
-            return ask_strange(c, "a shard that is none", e);
+            return ask_strange(c, "a shard that does not exist", e);
         r->shards.ptr[shard] = (struct ring_shard){ .shard = shard,
                                                     .term = number(v, "term"),
                                                     .leader = ask_text(v, "leader"),
@@ -213,7 +213,7 @@ void ring_words(const struct ring *r, struct buf *out)
     else if (r->troubles[RING_FINE] == r->shards.len)
         (void)buf_add_str(out, STR("; all have a leader"));
     if (!r->watched)
-        (void)buf_addf(out, "; nobody watches who lives, and the server asked is %s",
+        (void)buf_addf(out, "; no service watches which nodes live, and the server asked is %s",
                        r->ready ? "ready" : "not ready");
     if (r->moving)
         (void)buf_addf(out, "; %zu on the move", r->moving);
@@ -229,7 +229,7 @@ void ring_words(const struct ring *r, struct buf *out)
             (void)buf_addf(out, "; %zu of them of unknown size", r->coming.open);
     }
     if (r->age_ms > RING_AGE_MOST_MS)
-        (void)buf_addf(out, "; the coordination service was last heard of %" PRIu64 " s ago",
+        (void)buf_addf(out, "; the coordination service last answered %" PRIu64 " s ago",
                        r->age_ms / 1000);
     if (r->unreadable)
         (void)buf_add_str(out, STR("; a value in the coordination service cannot be read"));
@@ -305,7 +305,7 @@ static void put_names(const struct json_val *names, struct str but, struct buf *
     }
 }
 
-/* What comes behind "gets a copy", or "is behind"; NULL: nobody said. */
+/* The text behind "gets a copy", or "is behind". lag NULL: unknown. */
 static void put_how_long(const struct ring_lag *lag, struct buf *ret)
 {
     if (lag && lag->copy->coming) {
@@ -328,7 +328,7 @@ static void put_lag(const struct ring_lag *lag, struct str name, struct buf *ret
     else if (lag->copy->why.len)
         (void)buf_add_str(ret, STR(" cannot take a copy"));
     else if (lag->lost)
-        (void)buf_add_str(ret, STR(" learns anew"));
+        (void)buf_add_str(ret, STR(" fetches its copy again"));
     else
         (void)buf_addf(ret, " has %" PRIu32 " %%, %" PRIu64 " behind", lag->percent, lag->behind);
     put_how_long(lag, ret);
@@ -341,7 +341,7 @@ static bool is_gone(const struct ring *r, struct str name)
     return n && !n->live;
 }
 
-/* Whoever is not there neither keeps up nor is behind. */
+/* A member that is down neither keeps up nor is behind. */
 static void put_gone(const struct ring *r, const struct ring_shard *s, const struct json_val *names,
                      struct buf *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ring.h: the cluster as /ring of one server has it: nodes, shards, who leads and who keeps up;
- * read, judged, and shown.
+ * ring.h: the cluster as /ring of one server has it: nodes, shards, leaders and how far members are
+ * behind; read, judged, and shown.
  */
 #ifndef DEPLOY_CTL_SERVER_RING_H
 #define DEPLOY_CTL_SERVER_RING_H
@@ -26,10 +26,10 @@ struct ring_node {
 };
 enum ring_trouble {
     RING_FINE,
-    RING_UNNAMED,    /* nobody was named yet */
-    RING_LEADERLESS, /* who leads it does not live */
+    RING_UNNAMED,    /* no member was named yet */
+    RING_LEADERLESS, /* its leader does not live */
     RING_MINORITY,   /* half or more of its members do not */
-    RING_STARTING,   /* who leads it has not begun yet */
+    RING_STARTING,   /* its leader has not begun yet */
     RING_COPIES,     /* fewer copies live than there should be */
     RING_BEHIND,     /* a copy lacks much of the log */
 };
@@ -62,7 +62,7 @@ struct ring_coming {         /* all copies that come in */
     struct progress_now sum; /* of the others */
 };
 #define RING_BEHIND_MOST 1000  /* entries of the log; under load some are always on their way */
-#define RING_AGE_MOST_MS 30000 /* older than this what is known may be wrong */
+#define RING_AGE_MOST_MS 30000 /* a state that is older than this may be wrong */
 /* Strings are borrowed from the document. */
 struct ring {
     struct str coordination; /* none, static, etcd */
@@ -72,9 +72,9 @@ struct ring {
     struct str not_in; /* the server asked is an ingester and not registered: why; else empty */
     struct str cold;   /* what is wrong with the object store of the server asked; else empty */
     bool refused_here; /* etcd takes no changes of the server asked */
-    size_t refused;    /* the same of so many nodes it hears of */
+    size_t refused;    /* the same of so many other nodes */
     bool ready;        /* the server asked */
-    bool watched;      /* false: whether nodes live nobody knows (none, static) */
+    bool watched;      /* false: it is not known whether nodes live (none, static) */
     VEC(struct ring_node) nodes;
     VEC(struct ring_shard) shards;
     VEC(struct ring_copy) copies; /* of ring_copies_read */
@@ -101,7 +101,7 @@ bool ring_takes(const struct ring *r, const struct ring_shard *s, struct str nod
 const struct ring_node *ring_node(const struct ring *r, struct str name);
 struct str ring_name(const struct json_val *names, size_t i);
 
-/* What the server asked heard of others. ring_heard.c */
+/* What other nodes reported to the server asked. ring_heard.c */
 void ring_heard_read(struct ring *r, const struct json_val *cluster,
                      const struct json_val *ingester);
 
@@ -122,7 +122,7 @@ struct ring_lag {
     uint64_t left_s; /* until it is there; SPEED_NEVER at this speed */
     const struct ring_copy *copy;
 };
-/* False: nobody said. */
+/* False: unknown. */
 bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,
               struct ring_lag *ret);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ring_advice: what is wrong in a cluster, and what is to be done about it, a sentence each; the
- * worst first. Who reads this was woken up by it.
+ * worst first. The reader is an operator who was woken up by it.
  */
 #include "deploy/ctl/server/ring.h"
 
@@ -76,10 +76,10 @@ static void about_service(const struct ring *r, ring_advice_fn fn, void *cookie,
         buf_reset(b);
     }
     if (r->age_ms > RING_AGE_MOST_MS) {
-        (void)buf_add_str(b, STR("etcd was last heard of "));
+        (void)buf_add_str(b, STR("etcd last answered "));
         put_for(r->age_ms, b);
         (void)buf_addf(b,
-                       " ago%s%.*s: see to etcd. Pushes and questions go on where a leader "
+                       " ago%s%.*s: see to etcd. Pushes and queries continue where a leader "
                        "works; taking over from a leader that dies, moves and drains wait",
                        r->trouble.len ? ", " : "", STR_ARG(str_sub(r->trouble, 0, 200)));
         fn(cookie, buf_str(b));
@@ -87,16 +87,16 @@ static void about_service(const struct ring *r, ring_advice_fn fn, void *cookie,
     } else if (r->trouble.len) {
         (void)buf_addf(
             b,
-            "etcd answers, but not as it should: %.*s. See to etcd: pushes and questions "
-            "go on; where it refuses changes, taking over from a leader that dies, moves "
+            "etcd answers, but not as it should: %.*s. See to etcd: pushes and queries "
+            "continue; where it refuses changes, taking over from a leader that dies, moves "
             "and drains wait",
             STR_ARG(str_sub(r->trouble, 0, 300)));
         fn(cookie, buf_str(b));
         buf_reset(b);
     }
     if (r->unreadable)
-        fn(cookie, STR("a key in etcd cannot be read, /ring says which; what was known before "
-                       "holds: put its value right, or remove it if nobody knows why it is there"));
+        fn(cookie, STR("a key in etcd cannot be read, /ring says which; its last value holds: put "
+                       "its value right, or remove it if no operator needs it"));
 }
 
 static void about_shards(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b)
@@ -104,7 +104,7 @@ static void about_shards(const struct ring *r, ring_advice_fn fn, void *cookie, 
     if (r->troubles[RING_LEADERLESS]) {
         put_shards(r, RING_LEADERLESS, b);
         (void)buf_add_str(
-            b, !r->watched ? STR(": nobody who lives leads")
+            b, !r->watched ? STR(": no member that lives leads")
                : r->age_ms > RING_AGE_MOST_MS
                    ? STR(": the leader is gone or takes nothing, so pushes and questions there "
                          "wait. Another member takes over when etcd is back")
@@ -127,7 +127,7 @@ static void about_shards(const struct ring *r, ring_advice_fn fn, void *cookie, 
     if (r->troubles[RING_UNNAMED] && r->shards.len) {
         put_shards(r, RING_UNNAMED, b);
         (void)buf_addf(b,
-                       ": nobody was named yet; as many ingesters as copies (%" PRIu64
+                       ": no member was named yet; as many ingesters as copies (%" PRIu64
                        ") have to live once, in different zones if they have zones",
                        r->replicas);
         fn(cookie, buf_str(b));
@@ -137,7 +137,7 @@ static void about_shards(const struct ring *r, ring_advice_fn fn, void *cookie, 
         put_shards(r, RING_STARTING, b);
         (void)buf_add_str(
             b, r->age_ms > RING_AGE_MOST_MS
-                   ? STR(": a leader was named when etcd was last heard of, and whether it began "
+                   ? STR(": a leader was named when etcd last answered, and whether it began "
                          "is not known here: /readyz of the leader says it")
                    : STR(": the leader begins, which takes seconds as most of the copies are "
                          "there; if it lasts, /readyz of the leader says why"));
@@ -249,8 +249,8 @@ static void about_drained(const struct ring *r, const struct ring_node *n, ring_
             STR_ARG(n->name), STR_ARG(n->name));
     else if (!n->shards)
         (void)buf_addf(b,
-                       "%.*s has no shard any more, but may count for one that is on its way: stop "
-                       "it once its state is left",
+                       "%.*s has no shard any more, but may count for a shard that is moving: stop "
+                       "it once its state is \"left\"",
                        STR_ARG(n->name));
     if (b->len)
         fn(cookie, buf_str(b));
@@ -271,7 +271,7 @@ static void about_node(const struct ring *r, const struct ring_node *n, ring_adv
                        n->shards == 1 ? "" : "s");
         (void)buf_add_str(
             b, str_eq(n->state, STR("draining"))
-                   ? STR("as it is drained, others get them anew from those that live, now; until "
+                   ? STR("as it is drained, others copy them now from the members that live; until "
                          "then take no other node away")
                    : STR("start it. "));
         if (!str_eq(n->state, STR("draining")))
@@ -291,7 +291,7 @@ static void about_node(const struct ring *r, const struct ring_node *n, ring_adv
     if (n->lost) {
         (void)buf_addf(b,
                        "%.*s lost its log of %" PRIu32
-                       " shard%s and learns anew from the others: leave those running",
+                       " shard%s and fetches them again from the others: leave those running",
                        STR_ARG(n->name), n->lost, n->lost == 1 ? "" : "s");
         fn(cookie, buf_str(b));
         buf_reset(b);
@@ -308,7 +308,7 @@ static void about_copies(const struct ring *r, ring_advice_fn fn, void *cookie, 
         if (!copy->why.len)
             continue;
         (void)buf_addf(
-            b, "%.*s cannot take its copy of shard %" PRIu64 ": %.*s; then it goes on by itself",
+            b, "%.*s cannot take its copy of shard %" PRIu64 ": %.*s; then it continues by itself",
             STR_ARG(copy->node), copy->shard, STR_ARG(str_sub(copy->why, 0, 300)));
         fn(cookie, buf_str(b));
         buf_reset(b);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ring_heard: what the server asked heard of others: clocks that are off, an etcd that refuses what
- * they want changed; and whether it is itself what it takes itself for.
+ * ring_heard: what other nodes reported to the server asked: clocks that are off, an etcd that
+ * refuses their changes; and whether the server asked is a duplicate or stale process.
  *
- * Clocks are compared with the one in the middle, since the server asked may be the one that is
- * wrong. Of two nobody knows which is.
+ * Clocks are compared with the median, since the clock of the server asked may be wrong. Of two
+ * clocks it is unknown which is wrong.
  */
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/server/ring.h"
@@ -101,8 +101,8 @@ static void about_refused(const struct ring *r, ring_advice_fn fn, void *cookie,
         (void)buf_addf(b, " and %zu more", n - NAMED);
     (void)buf_add_str(b,
                       STR(": their logs and cluster status asked of them say why (no space left: "
-                          "etcdctl alarm list; or their user may not write). Pushes and questions "
-                          "go on; taking over from a leader that dies, moves and drains wait"));
+                          "etcdctl alarm list; or their user may not write). Pushes and queries "
+                          "continue; taking over from a leader that dies, moves and drains wait"));
     fn(cookie, buf_str(b));
     buf_reset(b);
 }

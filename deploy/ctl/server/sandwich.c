@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sandwich: one function, who calls it and what it calls. The server makes both halves from the
+ * sandwich: one function, its callers and its callees. The server makes both halves from the
  * whole tree; a stack counts once, at the function's outermost call.
  */
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/graph.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define ROUTE "/api/v1/sandwich"

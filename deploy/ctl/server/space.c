@@ -7,6 +7,7 @@
 #include "common/base/map.h"
 #include "common/base/vec.h"
 #include "deploy/ctl/ask/ask.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define SERVICES 30
@@ -113,7 +114,7 @@ static void put_volumes(const struct term *t, const struct json_val *all, struct
         if (f && json_get(f, "daysLeft", NULL))
             (void)buf_addf(out, ", full in %.0f days", number(f, "daysLeft"));
         else if (f)
-            (void)buf_add_str(out, STR(", what is kept will fit"));
+            (void)buf_add_str(out, STR(", all that retention keeps will fit"));
         (void)buf_add_c(out, '\n');
     }
 }

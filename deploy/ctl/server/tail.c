@@ -10,6 +10,7 @@
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/costs.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define TOP       3
@@ -109,7 +110,7 @@ int ctl_tail(struct cli *c)
             failures = 0;
             continue;
         }
-        /* A server that restarts is worth waiting for; one that refuses is not. */
+        /* Waits for a server that restarts, but not for one with another error. */
         if ((e.code != ERR_UNAVAILABLE && e.code != ERR_BUSY && e.code != ERR_TIMEOUT) || i == 0 ||
             ++failures == AGAIN_MAX)
             return commands_fail(c, &e);

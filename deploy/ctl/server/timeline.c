@@ -9,6 +9,7 @@
 #include "common/base/vec.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define ROUTE      "/api/v1/functions"
@@ -261,7 +262,7 @@ int ctl_timeline(struct cli *c)
         rc = put_all(c, &w, step_s, doc, &empty, &e);
     }
     if (rc)
-        buf_reset(&c->out); /* half an answer is none */
+        buf_reset(&c->out); /* half an answer must not be printed */
     json_doc_free(doc);
     return rc ? commands_fail(c, &e) : empty ? commands_nothing(c) : cli_done(c);
 }

@@ -6,6 +6,7 @@
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/costs.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define ROWS        20

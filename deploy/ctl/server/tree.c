@@ -11,6 +11,7 @@
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/graph.h"
 #include "deploy/ctl/ask/what.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 
 #define ROUTE       "/pyroscope/render"

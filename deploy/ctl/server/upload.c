@@ -10,6 +10,7 @@
 #include "common/sys/fs.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/ask/progress.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/ctl.h"
 
@@ -101,15 +102,3 @@ int ctl_upload(struct cli *c)
     }
     return code;
 }
-
-static int run(int argc, char **argv)
-{
-    return cli_run_plain(&upload_cli, "embertree upload", argc, argv);
-}
-
-const struct command upload_command = {
-    .name = "upload",
-    .args = "[--server URL] [--name NAME] FILE...",
-    .help = "Upload profiles of any format to look at them; prints links.",
-    .run = run,
-};

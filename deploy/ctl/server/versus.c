@@ -8,7 +8,7 @@
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/server/versus.h"
 
-#define ALL_FROM 80 /* columns of a terminal that has room for every column of ours */
+#define ALL_FROM 80 /* a terminal with so many columns has room for the whole table */
 
 double versus_percent(double part, double whole)
 {

@@ -35,7 +35,7 @@ NODISCARD int versus_read(const struct cli *c, struct str json, bool by_total, s
 void versus_deinit(struct versus *d);
 /* Percent of `whole` that `part` is; infinite where there is no whole. */
 double versus_percent(double part, double whole);
-/* The one that grew most, if any did; what everything grew by is the caller's to look at. */
+/* The function that grew most, or NULL; the caller compares the growth of the whole. */
 const struct versus_row *versus_worst(const struct versus *d);
 void versus_text(const struct term *t, const struct versus *d, struct str unit, uint64_t rows,
                  struct buf *out);

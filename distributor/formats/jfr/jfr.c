@@ -7,17 +7,17 @@
  *    0 "FLR\0"   4 u16 major, 6 u16 minor   8 size   16 last checkpoint   24 metadata
  *   32 start ns  40 duration ns  48 start ticks  56 ticks per second  64 state  66 u16 flags
  *
- * A chunk stands for itself: its classes, constants and numbers mean nothing in the next one. What
- * goes on from chunk to chunk are the stacks and the rows (jfr_events.c).
+ * A chunk is complete in itself: its classes, constants and numbers mean nothing in the next one.
+ * Only the stacks and the rows are kept from chunk to chunk (jfr_events.c).
  *
  *   metadata ─> classes ─> programs ─┬─> pools (one pass along the checkpoints, offsets only)
  *                                    └─> events (one pass) ─> rows ─> series, at the end of all
  *                                           trace ─> node, at its first use
  *
  * A chunk that is cut or malformed refuses the whole body: half a recording with a 200 would be
- * loss that nobody sees, and its sender has the rest. What its writer never finished is another
- * matter, since nobody has more: its chunks before are taken, and what is left out is counted, and
- * told (X-Embertree-Left-Out). How writers leave it, when they or their JVM die:
+ * a silent loss, and its sender has the rest. A recording that its writer never finished is another
+ * matter, since no more of it exists: its complete chunks are taken, the rest is counted, and the
+ * reply says so (X-Embertree-Left-Out). How writers leave it, when they or their JVM die:
  *
  *   async-profiler   size 1 GiB, both offsets 0, until the end of the chunk
  *   JDK              size 0, or state 255: its header is just being written
@@ -99,7 +99,7 @@ static int read_header(struct jfr_chunk *c, struct str left, struct err *e)
     if (c->ticks_per_s == 0 || c->ticks_per_s > INT64_MAX)
         return bad_header(e, "ticks per second", c->ticks_per_s);
     if (!(be(p + 66, 2) & FLAG_COMPRESSED))
-        return err_set(e, ERR_INPUT, "its integers are not compressed, which nobody writes");
+        return err_set(e, ERR_INPUT, "its integers are not compressed, which no known writer does");
     return 0;
 }
 

@@ -49,7 +49,7 @@ static const struct kind {
 struct plan {
     const struct kind *kind;
     uint64_t type;
-    uint32_t from, len; /* of ops, up to the last one that is wanted */
+    uint32_t from, len; /* of ops, up to the last wanted field */
     struct jfr_bind bind[JFR_SLOTS];
 };
 struct pass {
@@ -366,7 +366,7 @@ static int read_events(struct pass *p, bool settings)
         struct rd r = { at, end };
         pool_slice();
         if (!jfr_varint(&r, &size) || size == 0 || size > (uint64_t)(end - at))
-            return bad_event(p, at, "a size that is none");
+            return bad_event(p, at, "an impossible size");
         if (!jfr_varint(&r, &type) || r.p > at + size)
             return bad_event(p, at, "shorter than its head");
         const struct plan *plan = plan_find(p, type);

@@ -79,7 +79,7 @@ enum jfr_op_kind {
 };
 struct jfr_op {
     uint8_t kind;
-    uint8_t slot; /* 0: nobody wants the value */
+    uint8_t slot; /* 0: the value is not used */
     uint16_t body;
 };
 enum jfr_slot { /* where the values of wanted fields go */
@@ -209,7 +209,7 @@ struct jfr {
     bool wall;        /* it is "wall" */
     uint64_t period;  /* nanoseconds of a sample by the URL's sampleRate; 1: samples are counted */
     VEC(struct jfr_period) periods; /* of this chunk, by time; none: `period` */
-    uint64_t units[JFR_FAMILIES];   /* all samples are multiples of it; 0: there are none */
+    uint64_t units[JFR_FAMILIES];   /* all samples are multiples of it; 0: no samples */
     struct jfr_labels labels;
     VEC(struct jfr_tag) tags;
     struct map_u64 tag_ids;

@@ -52,7 +52,7 @@ static int read_strings(struct reader *m)
     for (uint64_t i = 0; i < n; i++) {
         size_t from = c->text.len;
         if (!jfr_string_read(&m->r, &s) || s.encoding == JFR_KEY)
-            return bad(m, "a string that is none");
+            return bad(m, "a malformed string");
         jfr_string_append(&s, &c->text);
         vec_push(&c->strings, str_n(base + from, c->text.len - from));
     }
@@ -174,7 +174,7 @@ static int add_field(struct reader *m, const struct attributes *a)
     if (!str_u64(a->class, &f.class_id))
         return bad(m, "a field without a class");
     if (a->dimension.len && !str_u64(a->dimension, &dimension))
-        return bad(m, "a dimension that is no number");
+        return bad(m, "a dimension that is not a number");
     if (class->fields_len == JFR_FIELDS_MAX)
         return err_set(m->e, ERR_LIMIT, "metadata: %.*s has more than %d fields",
                        STR_ARG(str_sub(class->name, 0, 80)), JFR_FIELDS_MAX);
@@ -255,7 +255,7 @@ int jfr_meta_read(struct jfr *j, struct err *e)
     vec_reserve(&c->ops, 1); /* a class without fields runs no steps, but from somewhere */
     m.r = (struct rd){ c->base + c->metadata, c->base + c->size };
     if (!jfr_varint(&m.r, &size) || size == 0 || size > c->size - c->metadata)
-        return bad(&m, "a size that is none");
+        return bad(&m, "an impossible size");
     m.r.end = c->base + c->metadata + size;
     if (!jfr_varint(&m.r, &type) || type != 0)
         return bad(&m, "no metadata event where the header says");

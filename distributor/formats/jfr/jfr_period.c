@@ -6,8 +6,8 @@
  * more whenever a recording starts or stops: {startTime, id of the class, name, value}, of which
  * the name "period" and a value like "20 ms" matter here. Buffers of threads are written in any
  * order, so a setting may follow the samples that it is for: settings are collected in a pass of
- * their own, and a sample takes the last one that is not later than itself, or else the first one
- * of its chunk.
+ * their own, and a sample takes the last setting that is not later than itself, or else the first
+ * setting of its chunk.
  *
  * A value that names no length of time ("everyChunk", "beginChunk", "endChunk") says nothing of
  * samples: the rate of the URL holds, as in chunks without the setting. So it does for
@@ -81,7 +81,7 @@ uint64_t jfr_period_at(const struct jfr *j, uint64_t ticks)
 
     if (!high)
         return j->period;
-    while (low < high) { /* the first one that is later than the sample */
+    while (low < high) { /* the first setting that is later than the sample */
         const size_t middle = low + (high - low) / 2;
         if (j->periods.ptr[middle].ticks <= ticks)
             low = middle + 1;

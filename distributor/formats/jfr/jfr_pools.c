@@ -7,7 +7,7 @@
  *
  * The header names the last checkpoint, `delta` leads from each to the one before it, 0 ends. Of a
  * key that is there twice the newest counts, which is met first. Only the classes that stacks and
- * states are made of are kept, as offsets: what a constant says is read when somebody asks.
+ * states are made of are kept, as offsets: the contents of a constant are read when they are used.
  *
  * Hostile chains: honest checkpoints do not overlap, so together they have no more bytes than the
  * chunk; a cycle runs over that after one round, and nothing is read twice for long. Keys are
@@ -132,7 +132,7 @@ static int read_checkpoint(struct reader *m, uint64_t at, uint64_t *room, int64_
 
     m->r = (struct rd){ c->base + at, c->base + c->size };
     if (!jfr_varint(&m->r, &size) || size == 0 || size > c->size - at)
-        return bad(m, "a checkpoint of a size that is none");
+        return bad(m, "a checkpoint of an impossible size");
     if (size > *room)
         return bad(m, "checkpoints that overlap or go in a circle");
     *room -= size;

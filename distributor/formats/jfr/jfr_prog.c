@@ -5,7 +5,7 @@
  * Millions of events have the layout of a few classes, so a class is compiled once per chunk: its
  * fields in order, structs in it laid flat, an array as one step followed by the steps of an
  * element. Running it is a loop over a switch; values of wanted fields go to slots, all others to
- * slot 0, which nobody reads. A struct of a single field is that field (simpleType in JFR's words,
+ * slot 0, which is never read. A struct of a single field is that field (simpleType in JFR's words,
  * but some producers forget to say so).
  *
  * Bounds: structs in structs JFR_NESTING_MAX deep, which ends cycles as well; JFR_OPS_MAX steps a

@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jfr_rd.c: reads varints and strings of JFR, and turns strings into UTF-8.
+ *
+ * A string is only skipped when it is read (jfr_string_read keeps a slice of its bytes); it is
+ * decoded when its text is needed, since most strings of a recording never are. Java's UTF-8 has
+ * surrogates as three bytes each: pairs become one character, lone ones U+FFFD. Never reads past
+ * the end.
+ */
 #include "distributor/formats/jfr/jfr_rd.h"
 
 #include "common/base/utf8.h"

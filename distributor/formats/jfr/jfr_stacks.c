@@ -78,14 +78,14 @@ static int add_frames(struct jfr *j, const struct jfr_bind *bind, uint64_t offse
     struct rd r = { c->base + offset, c->base + c->size };
     uint64_t slots[JFR_SLOTS] = { 0 }, count = 0, key;
 
-    /* Frames may stand in the trace only: then nobody compiled them with their fields yet. */
+    /* Frames may be in the trace only: then no program was compiled for their fields yet. */
     static const struct jfr_want wants[] = { { "method", JFR_SLOT_A },
                                              { "lineNumber", JFR_SLOT_B } };
     if (jfr_compile(j, bind->class, wants, ARRAY_LEN(wants), e))
         return e->code;
     const struct jfr_prog prog = c->progs.ptr[c->classes.ptr[bind->class].prog];
     if (!jfr_varint(&r, &count) || (!bind->pool && prog.len == 0))
-        return 0; /* frames without fields: as many as anybody likes, in no bytes */
+        return 0; /* frames without fields take no bytes, so their count has no bound */
     for (; count > 0 && !j->paths.full; count--) {
         if (!bind->pool) {
             if (!jfr_run(c->ops.ptr + prog.from, prog.len, c->base, &r, slots))

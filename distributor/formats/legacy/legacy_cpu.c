@@ -116,7 +116,7 @@ static void drop_second(struct legacy *g, struct legacy_sample *s)
     s->len--;
 }
 
-/* It must be in nearly all samples, so the one that can have a majority is the only candidate. */
+/* It must be in nearly all samples, so only an address that can have a majority is a candidate. */
 static bool drop_handler(struct legacy *g)
 {
     size_t votes = 0, has = 0;
@@ -156,7 +156,7 @@ int legacy_cpu(struct legacy *g)
     bool java;
 
     if (!header(g->rest, &w, &java, &period_us) || period_us > INT64_MAX / 1000)
-        return err_set(g->e, ERR_INPUT, "pprof, CPU: the header is none");
+        return err_set(g->e, ERR_INPUT, "pprof, CPU: the header is malformed");
     g->period = (int64_t)period_us * 1000;
     g->period_type = (struct legacy_type){ STR("cpu"), STR("nanoseconds") };
     legacy_type(g, STR("samples"), STR("count"));

@@ -97,7 +97,7 @@ static int scan_kind(struct legacy *g, struct str s, struct heap *h)
         if (!scan_text(&s, rows[i].kind))
             continue;
         if (scan_text(&s, "/") && (!scan_u64(&s, &rate) || rate > INT64_MAX))
-            return err_set(g->e, ERR_INPUT, "pprof, heap: the sampling rate is no number");
+            return err_set(g->e, ERR_INPUT, "pprof, heap: the sampling rate is not a number");
         h->rate = rows[i].per ? (int64_t)rate / rows[i].per : 1;
         return 0;
     }
@@ -190,7 +190,7 @@ int legacy_jemalloc(struct legacy *g)
     while (legacy_line(g, &line) && !scan_text(&line, "heap_v2/"))
         ;
     if (!scan_u64(&line, &rate) || rate > INT64_MAX)
-        return err_set(g->e, ERR_INPUT, "pprof, jemalloc: the sampling rate is no number");
+        return err_set(g->e, ERR_INPUT, "pprof, jemalloc: the sampling rate is not a number");
     h.rate = (int64_t)rate;
     while (legacy_peek(g, &line) && (legacy_blank(line) || scan_thread(&line, &all))) {
         struct row r;

@@ -94,7 +94,7 @@ void legacy_unsample(int64_t *count, int64_t *size, int64_t rate);
 
 /* ---- text (legacy_scan.c) -------------------------------------------------------------------- */
 
-/* The next line, without its end; false when there is none. */
+/* The next line, without its end; false at the end of the body. */
 bool legacy_line(struct legacy *g, struct str *ret);
 /* As legacy_line, but it stays. */
 bool legacy_peek(const struct legacy *g, struct str *ret);

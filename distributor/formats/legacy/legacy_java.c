@@ -91,7 +91,7 @@ static int attribute(struct legacy *g, struct java *j, struct str key, struct st
         return 0;
     }
     if (!str_i64(value, &v) || v < 0)
-        return err_set(g->e, ERR_INPUT, "pprof, Java: %.*s is no number",
+        return err_set(g->e, ERR_INPUT, "pprof, Java: %.*s is not a number",
                        STR_ARG(str_sub(key, 0, 64)));
     if (str_eqc(key, "sampling period"))
         g->period = v;

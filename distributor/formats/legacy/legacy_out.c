@@ -213,7 +213,7 @@ static void put_maps(struct writer *w)
     }
 }
 
-/* The number of the mapping, 0 if there is none. */
+/* The number of the mapping; 0: not found. */
 static uint64_t map_of(const struct legacy *g, uint64_t pc)
 {
     size_t from = 0, to = g->maps.len;

@@ -63,7 +63,7 @@ static int contention_attribute(struct legacy *g, struct str key, struct str val
     int64_t v;
 
     if (!str_i64(value, &v) || v < 0)
-        return err_set(g->e, ERR_INPUT, "pprof, contention: %.*s is no number",
+        return err_set(g->e, ERR_INPUT, "pprof, contention: %.*s is not a number",
                        STR_ARG(str_sub(key, 0, 64)));
     if (str_eqc(key, "cycles/second"))
         *cycles_per_s = v;

@@ -3,8 +3,8 @@
  * known: tables with open addressing; a hash only says where to look, contents are compared.
  *
  * A guess goes first: names and frames come in nearly the order in which they came before, so the
- * one behind the last one is compared without any hash. The tables are seeded, so that nobody can
- * make all of a body fall on one slot.
+ * one behind the last one is compared without any hash. The tables are seeded, so that no sender
+ * can make all of a body fall on one slot.
  */
 #include "distributor/formats/pprof/known.h"
 
@@ -183,7 +183,7 @@ static uint32_t add_frame(struct known *k, const struct frame *f)
     mutex_unlock(&k->lock);
     if (id == STACKS_FULL)
         return KNOWN_NONE;
-    CHECK(id == k->frames.len); /* nobody else makes any */
+    CHECK(id == k->frames.len); /* frames are made only here */
     vec_push(&k->frames, *f);
     return id;
 }

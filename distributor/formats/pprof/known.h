@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * known.h: stacks of one service as they were seen before: from what stands in a body to numbers
- * that never change.
+ * known.h: a symbol session: the stacks of one service that were sent before. It maps the contents
+ * of a body to numbers that never change.
  *
  *   name as sent ──> text ──> name as stored ─┐
  *   frame (names, line) ───────────────────────┼──> numbers of a session, of `struct stacks`
  *   steps of a stack, leaf first ──> node ─────┘
  *
  * A step is what one location of a body stands for: its frame, or its frames where code was inlined
- * there. Stacks are found by their steps, so that nobody goes through frames again; the same frames
+ * there. Stacks are found by their steps, so that frames are not walked again; the same frames
  * in other steps are another stack here and lead to the same node.
  *
  * Agents send nearly the same stacks every ten seconds, in another order and with other ids. What
  * was seen is then found by one comparison, or one hash; nothing is normalised, made or sorted
- * again, and the ingester, who was told the numbers, does not see names at all (dict_known.h).
+ * again, and the ingester, which got the numbers earlier, does not see names at all (dict_known.h).
  *
- * It only grows, up to a bound; then it is given up for a new one, with another session.
+ * It only grows, up to a bound; then it is dropped, and a new session begins.
  *
- * Thread: one at a time takes it (known_take), looks up and adds, and puts it back. What was told
- * and what is read for a retry (known_lock) may be on any thread meanwhile.
+ * Thread: one at a time takes it (known_take), looks up and adds, and puts it back. Counts of what
+ * the ingester has, and reads for a retry (known_lock), may be on any thread meanwhile.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_KNOWN_H
 #define DISTRIBUTOR_FORMATS_PPROF_KNOWN_H
@@ -62,8 +62,8 @@ struct known {
     uint8_t session[KNOWN_SESSION_BYTES];
     uint64_t symbol_keep; /* limits.symbol_keep_bytes it was made with */
     size_t bytes_max;
-    struct shelf *shelf;            /* knowns.c: where it belongs; NULL: given up */
-    size_t charged;                 /* knowns.c: as it was counted */
+    struct shelf *shelf;            /* knowns.c: where it belongs; NULL: dropped */
+    size_t charged;                 /* knowns.c: the bytes that it counts for */
     uint32_t frame_next, text_next; /* guesses */
 
     struct mutex lock;    /* stacks while it grows, or is read by others; told */
@@ -94,8 +94,8 @@ void known_unref(struct known *k); /* NULL is fine */
 size_t known_bytes(const struct known *k);
 struct known_counts known_now(const struct known *k);
 
-/* ---- for who has taken it; all say k->full once there is no room ---- */
-/* The position of a name as it was sent, in k->texts. */
+/* ---- for the thread that has taken it; all set k->full once there is no room ---- */
+/* The position of a name, unchanged as it came, in k->texts. */
 uint32_t known_text(struct known *k, struct str s);
 /* A string as it is stored. */
 uint32_t known_string(struct known *k, struct str s);

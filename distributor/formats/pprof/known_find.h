@@ -7,9 +7,9 @@
  * Looked for many at once (known_find_texts, known_find_frames), slots and contents of one are
  * fetched while others are hashed and compared.
  *
- * A hash only says where to look, contents are compared. It is seeded, so that nobody can make all
- * of a body fall on one slot. Tables are two thirds empty, so that the first slot nearly always has
- * what is looked for: a second look is a wrong guess of the processor and costs more than room.
+ * A hash only says where to look, contents are compared. It is seeded, so that no sender can make
+ * all of a body fall on one slot. Tables are two thirds empty, so that the first slot nearly always
+ * has what is looked for: a second look is a wrong guess of the processor and costs more than room.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_KNOWN_FIND_H
 #define DISTRIBUTOR_FORMATS_PPROF_KNOWN_FIND_H
@@ -56,8 +56,9 @@ static inline struct known_words known_words_of(const char *p, size_t n)
     return a;
 }
 
-/* Both factors of each product are secret, and no two by what is known of both: who knew one that
- * a word makes 0, or two products that words make equal, could choose the other words freely. */
+/* Both factors of each product are secret, and so is the relation of any two products. A sender
+ * that knew a word that makes a product 0, or words that make two products equal, could choose the
+ * other words freely. */
 static inline uint32_t known_text_tag(const struct known *k, struct str s)
 {
     struct known_words a = known_words_of(s.ptr, s.len);

@@ -12,7 +12,7 @@
  *
  * Samples, the bulk of a profile, are only noted here and read once, when they are walked
  * (pprof_sample.c). Fields may come in any order, the string table last: ids and string indexes are
- * stored as they are and looked up later, through pprof_find and pprof_str. Repeated numbers come
+ * stored unchanged and looked up later, through pprof_find and pprof_str. Repeated numbers come
  * packed and unpacked, mixed, within one sample.
  *
  * Refused: truncation, varints over 64 bits, groups, field number 0, a known field with another

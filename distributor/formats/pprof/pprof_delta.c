@@ -76,7 +76,7 @@ static void hashed_deinit(struct hashed *x)
     vec_free(&x->words);
 }
 
-/* Reads sample i. *ret_counts is false for one that the walk will leave out anyway. */
+/* Reads sample i. *ret_counts is false if the walk will leave it out anyway. */
 static int hash_sample(struct hashed *x, size_t i, struct hash128 *ret, bool *ret_counts,
                        struct err *e)
 {
@@ -116,7 +116,7 @@ struct delta {
     int64_t *values;      /* [sample of cur][type] */
 };
 
-/* The first sample with this key, PPROF_NONE if there is none; `add` makes i that sample. */
+/* The first sample with this key; PPROF_NONE: not found. `add` makes i that sample. */
 static uint32_t key_find(struct delta *d, struct hash128 key, uint32_t add)
 {
     for (uint64_t k = key.lo;; k = hash_u64(k + 1)) {

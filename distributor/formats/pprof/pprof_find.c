@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_find.c: looks up the tables of a pprof in the symbol session, KNOWN_BATCH entries at once.
+ *
+ * Order: strings of files, then names of functions, then frames, then locations (steps), each by
+ * what the one before found. An entry that is not known stays KNOWN_NONE and is made by the first
+ * stack that has it. Nothing is added to the session here.
+ */
 #include "distributor/formats/pprof/pprof_find.h"
 
 /* Any number of functions, and of mappings, may have one string: so long ones are not looked for by
@@ -108,7 +115,7 @@ static void find_frames(struct pprof_find *x, uint32_t *ret)
     known_find_frames(x->k, frames, n, ret + line - n);
 }
 
-/* Of n frames; KNOWN_NONE too if there is none: such a location is an address. */
+/* The step of n frames. KNOWN_NONE: not known, or n is 0: such a location is an address. */
 static inline uint32_t find_step(const struct known *k, const uint32_t *frames, size_t n)
 {
     if (LIKELY(n == 1 && frames[0] < KNOWN_MANY))

@@ -13,7 +13,7 @@
 #include "distributor/formats/pprof/known.h"
 #include "distributor/formats/pprof/pprof.h"
 
-/* As they are stored; name KNOWN_NONE: not known yet, neither of them. */
+/* The names in their stored form; name KNOWN_NONE: neither of them is known yet. */
 struct pprof_fn_names {
     uint32_t name, file;
 };

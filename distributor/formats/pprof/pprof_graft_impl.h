@@ -21,7 +21,7 @@ struct graft_form {
 /* The location ids of a sample. */
 struct graft_packed {
     uint32_t at, len; /* bytes of the body; len 0: they have another form than Go's */
-    uint32_t root;    /* position of the outermost location; PPROF_NONE: there is none */
+    uint32_t root;    /* position of the outermost location; PPROF_NONE: no location */
     uint32_t lines;   /* frames; 0: not counted yet */
     uint32_t from, n; /* as in struct graft_stack; n 0: not kept in graft.ids */
     uint32_t want;    /* index in graft.wants; PPROF_NONE: the stack is not cut */
@@ -91,7 +91,7 @@ NODISCARD bool graft_read(struct graft *g, struct arena *a);
 
 /* ---- pprof_graft.c ---- */
 
-/* The want of the GRAFT_WINDOW locations at `window`; PPROF_NONE if there is none and not `add`. */
+/* The want of the GRAFT_WINDOW locations at `window`; PPROF_NONE: not found, and not `add`. */
 uint32_t graft_find_want(struct graft *g, uint32_t window, bool add);
 /* Notes the windows of cut stacks that end in the locations `from` .. of the stack. */
 void graft_find_places(struct graft *g, uint32_t stack, uint32_t from);

@@ -60,7 +60,7 @@ static inline size_t ids_count(struct str ids)
     return n;
 }
 
-/* Takes an id off r; the position of its location, PPROF_NONE if there is none. */
+/* Takes an id off r; returns the position of its location, or PPROF_NONE: not found. */
 static inline uint32_t next_location(const struct graft *g, struct rd *r)
 {
     uint64_t id;
@@ -186,7 +186,7 @@ static bool is_runtimes(struct graft *g, uint32_t root)
     return root != PPROF_NONE && origin_of(g, root) != GRAFT_OF_OTHERS;
 }
 
-/* The outermost location of a stack; PPROF_NONE if there is none. */
+/* The outermost location of a stack; PPROF_NONE: not found. */
 static uint32_t outermost(const struct graft *g, struct str ids)
 {
     const uint8_t *last = (const uint8_t *)ids.ptr + ids.len - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is left to do once all fields of a pprof are read: find entries by id, and say whether the
+ * The last steps after all fields of a pprof are read: find entries by id, and check whether the
  * references make sense. Ids are 1..n in nearly all profiles (position = id - 1, no table); out of
  * order or with gaps they get a table by id, and only really sparse ones a hash map.
  */

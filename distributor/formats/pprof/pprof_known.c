@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pprof_known: samples to nodes by what is known of their service (known.h).
+ * pprof_known: samples to nodes by the symbol session of their service (known.h).
  *
  *   location ids of a sample ── seen in this body? ──> node
  *        └─> steps, by location (once each) ──> steps of the stack ──> known_node
@@ -29,7 +29,7 @@
 /* Locations that are no steps */
 #define STEP_NEW   KNOWN_NONE       /* not asked yet */
 #define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
-static_assert(KNOWN_STEPS <= STEP_EMPTY, "steps are none of these");
+static_assert(KNOWN_STEPS <= STEP_EMPTY, "no step has one of these numbers");
 
 struct map_names {
     uint32_t module, file; /* of locations without lines; module = PPROF_NONE until first use */
@@ -95,7 +95,8 @@ static bool lookup_init(struct lookup *x)
 
 /* ---- names ---- */
 
-/* As it is stored: made once for ever. Names that would be cut are odd: that is counted. */
+/* The stored form of a name, which is made once. Names that would be cut are odd: that is counted.
+ * */
 static uint32_t name_id(struct lookup *x, struct str s, bool path)
 {
     struct known *k = x->k;
@@ -295,7 +296,7 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
 struct id_word {
     uint64_t bytes;
     size_t used;   /* of them */
-    size_t tagged; /* bytes behind an id that are none: the tag of the next */
+    size_t tagged; /* bytes behind an id that belong to the next one: its tag */
     size_t known;  /* ids are up to this */
 };
 

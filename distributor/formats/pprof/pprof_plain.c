@@ -2,7 +2,7 @@
  *
  * pprof_plain: the loop over the samples of a body that brings nothing new, where a profile of ten
  * seconds spends its time: what it does not do counts. Values stand before ids, as the runtimes of
- * Go and Java write them, or behind packed ids, as libraries do that write a profile anew.
+ * Go and Java write them, or behind packed ids, as libraries do that write a profile again.
  */
 #include "distributor/formats/pprof/pprof_plain.h"
 
@@ -57,7 +57,7 @@ INLINE const uint8_t *take_values(const uint8_t *p, const uint8_t *end, size_t t
     return p == stop ? p : NULL;
 }
 
-/* Is what is there one number of up to eight bytes? It goes on behind all of them but the last. */
+/* True if the bytes at p are one number of up to eight bytes: all but the last have the top bit. */
 INLINE bool is_number(const uint8_t *p, const uint8_t *end)
 {
     size_t n = (size_t)(end - p), bits = 8 * (8 - n);
@@ -103,7 +103,7 @@ INLINE const uint8_t *take_ids(const uint8_t *p, const uint8_t *end, struct str 
     return p + len;
 }
 
-/* Is what is left nothing but labels that nobody keeps? */
+/* True if the rest is only labels that are not stored. */
 INLINE bool skip_labels(const struct pprof_plain *x, const uint8_t *p, const uint8_t *end)
 {
     uint64_t labels = 0;
@@ -133,7 +133,7 @@ INLINE bool take_sample(const struct pprof_plain *x, const uint8_t *p, const uin
     return true;
 }
 
-/* Above zero: they count. Zero: there are none. */
+/* Above zero: the sample counts. Zero: it has no value. */
 INLINE int64_t any_value(const int64_t *values, size_t types)
 {
     int64_t any = values[0];
@@ -229,7 +229,7 @@ static size_t take_more(struct pprof_plain *x, size_t i)
 
 size_t pprof_plain_take(struct pprof_plain *x, size_t i)
 {
-    /* Most samples are of another form, or go on behind their ids: they are not tried for ever. */
+    /* If most samples have another form, or more fields behind their ids, trying ends. */
     if (x->in_vain > i / 64 + 16 || x->tails_new > x->seen->stacks.len + 16 ||
         x->p->types_len > PPROF_PLAIN_VALUES)
         return stop(x, i, false);

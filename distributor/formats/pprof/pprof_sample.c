@@ -61,7 +61,7 @@ static bool take_ids(struct wire *w, struct rd r, bool tagged, const struct limi
 {
     if (r.p == r.end)
         return true;
-    if (r.end[-1] >= 0x80) /* cut: seen even if nobody decodes the ids */
+    if (r.end[-1] >= 0x80) /* cut: an error even if the ids are not decoded */
         return wire_malformed(w, &r);
     if (!s->ids.len && !s->locations.len) {
         s->ids = str_n(r.p, rd_left(&r));
@@ -74,7 +74,7 @@ static bool take_ids(struct wire *w, struct rd r, bool tagged, const struct limi
     return add_locations(w, r, tagged, l, s);
 }
 
-/* Behind the location_id fields of one number that start at r; r.p if there is none. */
+/* The end of the location_id fields of one number that start at r; r.p: no such field. */
 static const uint8_t *find_run(struct rd r)
 {
     const uint8_t *end = r.p;

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_seen.c: an open hash table from the bytes of location ids to nodes.
+ *
+ * Slots have half of the hash and the number of a stack; stacks are a list, so that growing the
+ * table only hashes again and moves no stack. The table grows within bytes_max. Once that is full,
+ * further stacks are not kept, which costs time but changes no result. Thread: the walk's.
+ */
 #include "distributor/formats/pprof/pprof_seen.h"
 
 #include "distributor/formats/pprof/pprof.h"
@@ -81,7 +88,7 @@ void pprof_seen_key_last(const struct pprof_seen *s, struct str ids, bool tagged
 {
     char last[PPROF_SEEN_HEAD] = { 0 };
 
-    memcpy(last, ids.ptr, ids.len); /* of what is left of the body */
+    memcpy(last, ids.ptr, ids.len); /* of the rest of the body */
     pprof_seen_key_near(s, (struct str){ last, ids.len }, tagged, ret);
     ret->ids = ids;
 }

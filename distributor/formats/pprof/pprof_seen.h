@@ -5,8 +5,8 @@
  * Half of the samples of a Go heap, and nearly all of a JVM, have the stack of a sample before. The
  * ids of one are a dozen bytes, and how many cannot be guessed: so the first 32 bytes, without
  * those that are not ids, are read, mixed and compared as four words whatever their length is; no
- * branch depends on it. A hash decides nothing, contents are compared; it is seeded, so that nobody
- * can aim at one slot.
+ * branch depends on it. A hash decides nothing, contents are compared; it is seeded, so that no
+ * sender can aim at one slot.
  *
  * It has what the columns left of decode_bytes. When that is full, further stacks are not kept:
  * they are walked each time they come.

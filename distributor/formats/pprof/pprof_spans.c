@@ -182,7 +182,7 @@ static struct id_key *sort_keys(struct id_key *keys, struct id_key *room, size_t
     return keys;
 }
 
-/* Ids in their order, so that whoever goes through them by number need not sort any more. */
+/* Sorts the ids, so that a caller that reads them by number need not sort. */
 static bool order_ids(struct finder *f)
 {
     struct arena *a = f->push->arena;

@@ -30,7 +30,7 @@ struct adder {
     uint32_t *counts; /* by id; 0 between uses */
     const struct pprof_walked *w;
     size_t types;
-    bool added;        /* the samples are as they are wanted: what follows is not used */
+    bool added;        /* the samples need no adding up: the rest of the struct is not used */
     uint32_t *slots;   /* by node, PPROF_NONE = not touched */
     uint32_t *touched; /* nodes in order of slots */
     uint64_t *sums;    /* [slot][type] */
@@ -277,8 +277,8 @@ static bool add_exemplars(struct adder *a, const uint32_t *samples, size_t n, co
     return true;
 }
 
-/* The samples counted in the adder become a series per type; which samples these are is told for
- * the sake of exemplars. */
+/* The samples counted in the adder become a series per type; their list is an argument because
+ * exemplars need it. */
 static int add_group(struct adder *a, const struct pprof_names *names, const struct labels *labels,
                      const uint32_t *samples, size_t n, struct err *e)
 {

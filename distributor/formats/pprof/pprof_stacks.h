@@ -41,8 +41,8 @@ NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const s
                          const int64_t *values, struct push *push, struct pprof_walked *ret,
                          struct err *e);
 void pprof_walked_deinit(struct pprof_walked *w);
-/* The same, by what is known of the service (push->memory): nodes are those of push->known. False:
- * there is none, or something about the profile is unusual; nothing has happened then. */
+/* The same, by the symbol session of the service (push->memory): nodes are those of push->known.
+ * False: there is no session, or the profile is unusual; nothing has happened then. */
 bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const struct limits *l,
                       const int64_t *values, struct push *push, struct pprof_walked *ret);
 

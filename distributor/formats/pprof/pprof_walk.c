@@ -462,7 +462,7 @@ static int find_node(struct walk *w, uint32_t *ret, struct err *e)
 
 /* ---- the usual stack: from its root, right off the bytes ------------------------------------- */
 
-/* Where a stack leaves what is known: below `node` follow the frames of `here` but for the first
+/* Where a stack leaves the known part: below `node` follow the frames of `here` but for the first
  * `done` of them, then the locations whose ids end at `ids`. */
 struct leave {
     uint32_t node, done;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * push_known: a push whose stacks are known by number, and how it becomes one that has them itself:
- * for an ingester that does not know the numbers, and for whoever looks at names.
+ * push_known: a push whose stacks are numbers of a symbol session, and how it gets stacks of its
+ * own: for an ingester that does not know the numbers, and for code that reads names.
  */
 #include <stdlib.h>
 

@@ -63,7 +63,7 @@ struct thread {
 };
 /* A stack of the table, once it was asked for. */
 struct link {
-    uint32_t frame; /* of ours; NONE: not looked at so far */
+    uint32_t frame; /* number of our frame; NONE: not read so far */
     uint32_t prefix, node;
 };
 /* The tables may be shared by any number of threads: what one of them looked at is forgotten for

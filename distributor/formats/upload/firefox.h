@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * firefox.h: profiles of the Firefox Profiler, raw and processed (samply writes the latter).
+ * firefox.h: profiles of the Firefox Profiler, raw and processed (samply writes processed ones).
  */
 #ifndef DISTRIBUTOR_FORMATS_UPLOAD_FIREFOX_H
 #define DISTRIBUTOR_FORMATS_UPLOAD_FIREFOX_H

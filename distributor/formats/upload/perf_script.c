@@ -111,7 +111,7 @@ static bool is_time(struct str w)
     return dot;
 }
 
-/* The symbol without offset, or the module where there is none. False: no frame. */
+/* The symbol without offset, or the module if it has no symbol. False: no frame. */
 static bool parse_frame(struct str line, struct str *ret_symbol, struct str *ret_module)
 {
     struct str rest = line, address = word(&rest);
@@ -209,7 +209,7 @@ static bool parse_event(struct str line, struct event_line *ret)
     ret->rest = str_trim(ret->rest);
     if (!ret->rest.len || ret->event.len)
         return true;
-    /* Without an event what is left can only be a frame; its address may look like a period. */
+    /* Without an event the rest can only be a frame; its address may look like a period. */
     if (ret->has_period && parse_frame(rest, &symbol, &module)) {
         ret->rest = str_trim(rest);
         ret->has_period = false;

@@ -4,7 +4,7 @@
  *
  * Formats that /ingest has too go through formats_decode, so that both ways give the same. The
  * order matters: magic numbers first, then JSON, then protobuf, whose first byte is a newline for
- * text, and what was there before it, then text that can only be perf's, then folded text, which
+ * text, and the older forms of pprof, then text that can only be perf's, then folded text, which
  * nearly everything is.
  */
 #include "distributor/formats/upload/upload.h"
@@ -142,7 +142,7 @@ static bool binary(struct str head)
     return false;
 }
 
-/* Behind a scalar of JSON that begins the text; NULL: this is none. */
+/* The end of a scalar of JSON that begins the text; NULL: the text does not begin with one. */
 static const char *scalar_end(struct str s)
 {
     static const char *const words[] = { "true", "false", "null" };

@@ -10,7 +10,7 @@
  *   .heapprofile: {head{callFrame, selfSize, children[]}}: bytes alive
  *
  * Sample i is at work until sample i + 1, the last one until endTime. Times may run backwards by a
- * little: a sample then ends when the clock is past what was there before, so that no time counts
+ * little: a sample then ends when the clock has passed the latest time seen, so that no time counts
  * twice. Without samples a hit is worth the average interval. The frame (root) is left out.
  *
  * Nodes are found by id, parents climbed with a bound: a cycle is deeper than any stack, also one
@@ -67,7 +67,7 @@ static int bad(struct err *e, const char *what)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* One to one, so a key is an id; seeded, so that nobody chooses ids that collide. */
+/* One to one, so a key is an id; seeded, so that no sender can choose ids that collide. */
 static uint64_t id_key(const struct reader *r, int64_t id)
 {
     return hash_u64((uint64_t)id ^ r->g.push->stacks.seed);
@@ -204,7 +204,7 @@ static int find(const struct reader *r, struct jpull *j, uint32_t *ret, struct e
         return bad(e, "a reference that is not the id of a node");
     *ret = map_u64_get(&r->ids, id_key(r, id));
     return *ret == MAP_U64_EMPTY
-               ? err_set(e, ERR_INPUT, "cpuprofile: there is no node %" PRId64, id)
+               ? err_set(e, ERR_INPUT, "cpuprofile: node %" PRId64 " does not exist", id)
                : 0;
 }
 

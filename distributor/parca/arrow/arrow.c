@@ -56,7 +56,7 @@ static int message_parse(struct arrow *a, struct str metadata, struct message *m
     return 0;
 }
 
-/* a->ended: there is none any more. */
+/* a->ended: no message is left. */
 static int message_next(struct arrow *a, struct message *m, struct err *e)
 {
     if (a->left.len == 0)

@@ -5,8 +5,8 @@
  *   arrow_open ─> arrow_next ─> cells of a->batch by arrow_get and the like ─> arrow_next ... close
  *
  * Cells are resolved when they are read: through run ends and dictionaries, each step checked. A
- * fault that is found there makes the cell read as null and is kept in a->fault; who reads cells
- * looks at it when a row, or the batch, is done. Thread: one at a time.
+ * fault that is found there makes the cell read as null and is kept in a->fault; the caller checks
+ * it after a row or the batch. Thread: one at a time.
  */
 #ifndef DISTRIBUTOR_PARCA_ARROW_ARROW_H
 #define DISTRIBUTOR_PARCA_ARROW_ARROW_H
@@ -31,7 +31,7 @@ struct arrow {
     struct str left;          /* of the stream */
     uint32_t messages;
     bool ended;
-    struct err fault; /* code 0: none; the first one that reading a cell met */
+    struct err fault; /* the first fault that reading a cell met; code 0: no fault */
 };
 
 /* A cell: a row of the column of a field. */
@@ -45,8 +45,8 @@ struct arrow_cell {
  * arrow_close it after failure too. */
 NODISCARD int arrow_open(struct arrow *a, struct str body, const struct limits *l,
                          struct arena *arena, struct err *e);
-/* The next record batch to a->batch; *ret_more = false: there is none. Cells of the one before must
- * not be read any more: dictionaries may have been replaced. */
+/* The next record batch to a->batch; *ret_more = false: no batch is left. Cells of the previous one
+ * must not be read any more: dictionaries may have been replaced. */
 NODISCARD int arrow_next(struct arrow *a, bool *ret_more, struct err *e);
 void arrow_close(struct arrow *a);
 

@@ -41,7 +41,7 @@ static uint64_t load(const char *p, uint32_t width, bool is_signed)
     }
 }
 
-/* The i-th offset or size of a list or of bytes; a negative one is past everything. */
+/* The i-th offset or size of a list or of bytes; a negative one counts as beyond the end. */
 static uint64_t offset(const struct arrow_field *f, const char *p, uint64_t i)
 {
     return f->wide ? get_u64le(p + 8 * i) : (uint64_t)(int64_t)(int32_t)get_u32le(p + 4 * i);

@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arrow_fb.c: reads tables, vectors and strings of flatbuffers, checked at each access.
+ *
+ * Offsets are relative to where they stand and come from outside: each is added with a check
+ * against the buffer, and ERR_INPUT names the field that points outside. A field that is absent
+ * gives its default. Nothing recurses; depth is the caller's concern. Pure: any thread.
+ */
 #include "distributor/parca/arrow/arrow_fb.h"
 
 #include "common/base/wr.h"

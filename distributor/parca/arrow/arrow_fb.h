@@ -8,7 +8,7 @@
  *   vector = u32 count, elements       string = vector of bytes       reference = u32, forward
  *
  * Nothing is checked in advance: each step is checked against the buffer when it is taken, so a
- * part that nobody reads may be garbage. The bytes need no alignment.
+ * part that is not read may be garbage. The bytes need no alignment.
  *
  * Format: FlatBuffers, "Internals" (proto/FORMATS.md, "Arrow streams").
  */
@@ -30,7 +30,7 @@ struct fb_vector {
     size_t len;
 };
 
-/* Malformed is ERR_INPUT. A field that is absent is none of that: see each. */
+/* ERR_INPUT: malformed. A field that is absent is not an error: see each function. */
 NODISCARD int fb_root(struct str buf, struct fb_table *ret, struct err *e);
 /* Scalars: *ret is set to the default by the caller, and stays so when absent. */
 NODISCARD int fb_u8(const struct fb_table *t, unsigned field, uint8_t *ret, struct err *e);

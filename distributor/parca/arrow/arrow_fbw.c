@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * arrow_fbw.c: writes flatbuffers front to back: a vtable, its table, then what the table refers
+ * to.
+ *
+ * Each table has its own vtable and 8 bytes for each field. That wastes some bytes of small
+ * messages, and saves all bookkeeping of alignment. References are written as zero and patched when
+ * their target is written. A full buffer is found at the end (buf_ok); until then writes are
+ * skipped.
+ */
 #include "distributor/parca/arrow/arrow_fbw.h"
 
 #include "common/base/wr.h"

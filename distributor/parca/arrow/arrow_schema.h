@@ -57,7 +57,7 @@ struct arrow_schema {
 NODISCARD int arrow_schema_read(const struct fb_table *schema, struct arrow_schema *s,
                                 struct err *e);
 void arrow_schema_deinit(struct arrow_schema *s);
-/* A column, or a child of field `parent`, by its name; ARROW_NO_FIELD if there is none. */
+/* A column, or a child of field `parent`, by its name; ARROW_NO_FIELD: not found. */
 uint32_t arrow_column(const struct arrow_schema *s, struct str name);
 uint32_t arrow_child(const struct arrow_schema *s, uint32_t parent, struct str name);
 /* The value of a key in the schema's metadata; {NULL, 0} if it is not there. */

@@ -10,7 +10,7 @@
 
 struct distributor;
 
-/* Opens what is kept below the data folder and adds the routes; *ret is NULL in a simulation, which
+/* Opens the store below the data folder and adds the routes; *ret is NULL in a simulation, which
  * has no disk. */
 struct api_debuginfo;
 NODISCARD int api_debuginfo_new(struct distributor *d, struct api_debuginfo **ret, struct err *e);

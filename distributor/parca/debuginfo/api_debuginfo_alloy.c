@@ -21,7 +21,7 @@ struct post {
     struct debuginfo_upload up;
     struct buf waiting, writing;
     bool eof, ending;
-    struct err err; /* why it cannot go on; told when nothing is busy */
+    struct err err; /* why it cannot continue; sent when nothing is busy */
 };
 
 static void post_end(struct post *p)
@@ -105,7 +105,7 @@ static void post_on_gone(struct http_req *r)
     post_step(p);
 }
 
-/* Alloy names no type when it uploads: the one that was begun. */
+/* Alloy names no type when it uploads: finds the upload that was begun. */
 static struct debuginfo_entry *find_alloy(struct api_debuginfo *a, struct str tenant,
                                           struct str build_id)
 {

@@ -4,8 +4,8 @@
  *
  * Quotas. A tenant over its bytes loses what it has not used for longest; a file alone larger than
  * that is refused. Where all tenants together have the total, the uploading tenant makes room in
- * the same way, and only it: one tenant cannot push out what another has. An upload that nobody
- * finished is stale after stale_ms and may be begun again; when the next one begins it is dropped.
+ * the same way, and only it: one tenant cannot push out what another has. An unfinished upload is
+ * stale after stale_ms and may be restarted; when the next upload begins it is dropped.
  *
  * There may be tens of thousands of entries, and all of this runs on the loop's thread: an entry
  * knows its place, uploads have a list of their own, and to make room the entries of the tenant are
@@ -137,14 +137,15 @@ void debuginfo_forget(struct debuginfo *d, struct debuginfo_entry *x)
         (void)map_str_del(d->by_key, str_c(x->key));
     if (x->hides)
         x->hides->hidden_by = x->hidden_by;
-    if (x->hides && !x->hidden_by) /* a forced upload failed: what was there counts again */
+    if (x->hides && !x->hidden_by) /* a forced upload failed: the file that it hid counts again */
         (void)map_str_put(d->by_key, str_c(x->hides->key), x->hides);
     CHECK(x->temp.fd < 0);
     xfree(x->key);
     xfree(x);
 }
 
-/* Open or received, and nobody comes. Being written it is the writer's, who has a deadline. */
+/* Open or received, and its client sends nothing. While it is written it belongs to the writer,
+ * which has a deadline. */
 static bool is_stale(const struct debuginfo *d, const struct debuginfo_entry *x)
 {
     return (x->state == DEBUGINFO_OPEN || x->state == DEBUGINFO_RECEIVED) &&
@@ -229,7 +230,7 @@ int debuginfo_begin(struct debuginfo *d, struct str tenant, struct str build_id,
                        open, DEBUGINFO_UPLOADS_MAX);
     if (d->all.len >= DEBUGINFO_ENTRIES_MAX)
         return err_set(e, ERR_RATE,
-                       "debug info of %d builds is kept, the most that one server can: lower "
+                       "debug info of %d builds is stored, the most that one server can: lower "
                        "distributor.debuginfo_tenant_bytes, so that builds which are not used any "
                        "more make room",
                        DEBUGINFO_ENTRIES_MAX);

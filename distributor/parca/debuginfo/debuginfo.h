@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * debuginfo.h: which debug info is kept, and who may upload some. Nothing here touches the disk but
- * debuginfo_new; the files are debuginfo_file.h's, on the pool. Thread: the loop's.
+ * debuginfo.h: which debug info is kept, and which uploads are allowed. Nothing here touches the
+ * disk but debuginfo_new; the files are debuginfo_file.h's, on the pool. Thread: the loop's.
  *
  *   (nothing) ─begin─> OPEN ─claim─> WRITING ─received─> RECEIVED ─finish─> (WRITING) ─> KEPT
  *                        ^              └──── failed ────────┴─> gone       any, stale ─> gone
@@ -36,7 +36,7 @@ struct debuginfo_entry {
     struct debuginfo_temp temp;
     uint64_t used; /* counts up with each use: the least is the oldest */
     size_t at;     /* place in the index */
-    /* A forced upload hides what is kept under the same key, until it is whole or gone. */
+    /* A forced upload hides the file of the same key, until it is complete or dropped. */
     struct debuginfo_entry *hides, *hidden_by;
 };
 struct debuginfo;
@@ -46,7 +46,7 @@ NODISCARD int debuginfo_new(const struct debuginfo_opts *o, struct debuginfo **r
 void debuginfo_free(struct debuginfo *d); /* no upload may be WRITING; removes what is unfinished */
 const struct debuginfo_opts *debuginfo_opts(const struct debuginfo *d);
 
-/* What is kept or being uploaded; what is stale is gone. NULL: none. */
+/* Finds a file that is kept or being uploaded, but no stale upload. NULL: not found. */
 struct debuginfo_entry *debuginfo_find(struct debuginfo *d, struct str tenant, struct str build_id,
                                        enum debuginfo_type type);
 /* Is an upload wanted? The reason is for the agent. */

@@ -61,7 +61,7 @@ NODISCARD int debuginfo_temp_keep(struct debuginfo_temp *t, const char *dir,
                                   const struct debuginfo_meta *m, const struct fs *fs,
                                   struct err *e);
 void debuginfo_temp_drop(struct debuginfo_temp *t); /* closes and removes, if there is one */
-/* Meta first: what is left of a removal that was interrupted is removed at the next start. */
+/* Removes meta first: the rest of an interrupted removal is removed at the next start. */
 void debuginfo_remove(const char *dir, const struct debuginfo_meta *m);
 /* Calls add for each file that is whole, and removes what is not. */
 NODISCARD int debuginfo_scan(const char *dir, const struct fs *fs,

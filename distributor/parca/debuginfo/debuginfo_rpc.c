@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * debuginfo_rpc.c: messages as arrays of texts and numbers by field, for both upload services.
+ *
+ * The messages are flat and have few fields, so no table is needed to read them. The last step of
+ * an upload (debuginfo_rpc_finish) claims the entry as DEBUGINFO_WRITING, moves the file on the
+ * pool, and answers after its meta is on disk. Thread: the loop's.
+ */
 #include "distributor/parca/debuginfo/debuginfo_rpc.h"
 
 #include "common/base/mem.h"
@@ -147,7 +154,7 @@ void debuginfo_rpc_finish(struct svc_call *c, struct debuginfo_entry *x, struct 
         return;
     }
     struct finish *f = XNEW(struct finish);
-    x->state = DEBUGINFO_WRITING; /* nobody else's now */
+    x->state = DEBUGINFO_WRITING; /* from here on it is only this writer's */
     f->call = c;
     debuginfo_upload_open(&f->up, a->d, a->index, x);
     f->up.then = finish_then;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * debuginfo_rpc.h: what the two upload services share: messages, who calls, the last step.
+ * debuginfo_rpc.h: what the two upload services share: messages, the caller's tenant, the last
+ * step.
  *
  * Messages: proto/WIRE.md, "Debug info upload".
  */

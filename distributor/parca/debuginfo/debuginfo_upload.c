@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * debuginfo_upload.c: one upload's file on the pool: write, finish (check), keep (move and list).
+ *
+ * One job of an upload runs at a time (`busy`), so its file needs no lock. The loop changes the
+ * index only in the `done` of a job. The free space of the disk is checked every ROOM_STEP bytes,
+ * since other writers use the same disk. If the upload ends early its temporary file is removed.
+ */
 #include "distributor/parca/debuginfo/debuginfo_upload.h"
 
 #define ROOM_STEP (16 * MIB) /* bytes between two looks at the free space */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * debuginfo_upload.h: the bytes of one upload to disk, whoever sends them; and making it count.
- * Thread: the loop's; all work on files is done on the pool.
+ * debuginfo_upload.h: writes the bytes of one upload to disk, for both protocols, and makes it
+ * count. Thread: the loop's; all work on files is done on the pool.
  */
 #ifndef DISTRIBUTOR_PARCA_DEBUGINFO_DEBUGINFO_UPLOAD_H
 #define DISTRIBUTOR_PARCA_DEBUGINFO_DEBUGINFO_UPLOAD_H
@@ -13,7 +13,7 @@
 struct debuginfo_upload {
     struct distributor *d;
     struct debuginfo *index;
-    struct debuginfo_entry *entry; /* claimed; NULL once it is given up or handed on */
+    struct debuginfo_entry *entry; /* claimed; NULL once it is dropped or handed over */
     struct str bytes;              /* being written; the caller's */
     uint64_t checked;              /* size at which there was enough room on the disk */
     struct debuginfo_goners goners;

@@ -5,8 +5,8 @@
  *
  *   [types] ─> list of exemplars ─> heat map of all; ids of the chosen ─> merge of those
  *
- * Spans, or where there are none whole pushes: a push may come with an id of its own and be made of
- * spans, and its samples must not count twice. Of pushes without an id their leaves.
+ * Counts spans, or whole pushes if there is no span: a push may have an id of its own and consist
+ * of spans, and its samples must not count twice. A push without an id counts as its leaf.
  */
 #include <stdlib.h>
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "common/base/map.h"
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 #include "querier/select/connect_msg.h"
 #include "querier/select/exemplars.h"
 

@@ -10,6 +10,7 @@
 #include "common/base/hash.h"
 #include "querier/api/flame/api_render.h"
 #include "querier/output/render_json.h"
+#include "querier/select/api_time.h"
 #include "querier/select/connect_msg.h"
 
 struct merge {

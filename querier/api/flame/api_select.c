@@ -2,14 +2,14 @@
  *
  * api_select.c: SelectSeries (proto/WIRE.md, "SelectSeries").
  */
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 
 #include <stdlib.h>
 
 #include "common/base/size.h"
 #include "common/model/slot.h"
 #include "querier/api/flame/select.h"
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
 
 enum { ASK_SERIES, ASK_EXEMPLARS };
 

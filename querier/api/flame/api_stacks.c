@@ -5,7 +5,7 @@
  * (exported.h). What may be large is written into the reply where it belongs; JSON alone needs it
  * beside the text.
  */
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 #include "querier/async/async.h"
 #include "querier/async/msg_json.h"
 #include "querier/merge/exported.h"

@@ -13,7 +13,7 @@
 #define FLAT_WINDOW_MAX 3 /* SPREAD_SLOTS_MAX of common/store/state/spread.h */
 
 /* The leaves that have a part in the points of a grid whose steps are under a minute, as a grid of
- * 10 s. False: there are none, or they would begin before the first slot. */
+ * 10 s. False: there is no such leaf, or the first would begin before the first slot. */
 bool flat_leaves(const struct plan_grid *g, struct plan_grid *ret);
 /* The time that the points cover: whole slots. */
 void flat_bounds(const struct plan_grid *g, int64_t *ret_start_ms, int64_t *ret_end_ms);
@@ -36,7 +36,7 @@ struct flat {
 void flat_add(struct flat *f, int64_t leaf_ms, uint64_t sum, const uint64_t starts[LEAF_SLOTS]);
 /* A sum of longer than a leaf counts where it begins. */
 void flat_add_whole(struct flat *f, int64_t begin_ms, uint64_t sum);
-/* Units of the sixths: each point down, what is left goes to the next. */
+/* Sixths become units: each point is rounded down, and the remainder is carried to the next. */
 void flat_end(struct flat *f);
 
 #endif

@@ -31,8 +31,8 @@
 #include "common/model/slot.h"
 #include "querier/api/flame/select_flat.h"
 #include "querier/api/flame/select_site.h"
+#include "querier/merge/collectors.h"
 #include "querier/merge/label_lists.h"
-#include "querier/query/collectors.h"
 
 #define CELLS_MAX 4096
 
@@ -227,8 +227,8 @@ static int again(struct query *q, struct site *x, struct err *e)
 
     if (!move_edges(x))
         return err_set(e, ERR_INPUT,
-                       "a point begins at %" PRId64 " ms, inside of what is kept there as one: "
-                       "ask for longer points",
+                       "a point begins at %" PRId64 " ms, inside a node that retention has not "
+                       "kept in parts; ask for longer points",
                        crossed);
     memset(x->sum, 0, cells * sizeof(*x->sum));
     memset(x->writes, 0, cells * sizeof(*x->writes));

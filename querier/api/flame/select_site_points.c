@@ -22,7 +22,7 @@ int select_site_no_room(struct err *e)
 
 /* ---- points of leaves ---- */
 
-/* Sums of whole profiles by slot, of one group; zeros where there are none. */
+/* Sums of whole profiles by slot, of one group; zero for a slot without a profile. */
 static void read_slots(const struct timeline *t, const struct labels *group, uint64_t *ret,
                        size_t slots)
 {

@@ -2,7 +2,7 @@
  *
  * api_connect.c: the four methods that list things. Each asks one question, unites, writes.
  */
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 
 #include "querier/merge/label_lists.h"
 #include "querier/messages/v1.h"

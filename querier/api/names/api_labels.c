@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "querier/api/flame/api_render.h"
 #include "querier/merge/label_lists.h"
+#include "querier/select/api_time.h"
 #include "querier/select/spec.h"
 
 enum { ASK_LISTS };

@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 #include "common/model/slot.h"
-#include "querier/api/names/api_connect.h"
+#include "querier/api/api.h"
 #include "querier/merge/merged.h"
 #include "querier/messages/v1.h"
 #include "querier/select/connect_msg.h"
@@ -70,7 +70,7 @@ static int add_type(struct query *q, struct stats *s, enum side side, struct str
         if (str_eq(s->types[side][i], type))
             return 0;
     if (s->types_len[side] == TYPES_MAX)
-        return 0; /* so many types, and the first push was of none of them: its day is told */
+        return 0; /* no room for more types: the answer then has the day of the first push */
     struct str kept = arena_strdup(q->arena, type);
     if (!kept.ptr)
         return err_set(e, ERR_LIMIT, "the names of profile types do not fit");
@@ -78,7 +78,7 @@ static int add_type(struct query *q, struct stats *s, enum side side, struct str
     return 0;
 }
 
-/* Reads the replies of a side; the part to go on with, or PARTS if none has anything. */
+/* Reads the replies of a side. *ret is the part to continue with, or PARTS if none has data. */
 static int read_parts(struct query *q, struct stats *s, enum side side, size_t *ret, struct err *e)
 {
     struct wire_label_lists l;
@@ -139,8 +139,7 @@ static int narrow(struct query *q, struct err *e)
         if (read_parts(q, s, (enum side)side, &at[side], e))
             return e->code;
     query_calls_reset(q);
-    if (at[OLDEST] == PARTS ||
-        at[NEWEST] == PARTS) { /* what was there may just have been deleted */
+    if (at[OLDEST] == PARTS || at[NEWEST] == PARTS) { /* the data may just have been deleted */
         put_stats(q, false, 0, 0);
         return query_out_end(q, e);
     }
@@ -183,7 +182,7 @@ static int read_leaves(struct query *q, enum side side, uint32_t *ret, bool *ret
 static int find_leaves(struct query *q, struct err *e)
 {
     const struct stats *s = q->state;
-    /* Where the points of a day are gone its edges are what is known. */
+    /* Where the points of a day have expired only its edges are known. */
     int64_t at[SIDES] = { s->side[OLDEST].from, s->side[NEWEST].to - LEAF_MS };
 
     for (size_t side = 0; side < SIDES; side++) {

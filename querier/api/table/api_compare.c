@@ -12,9 +12,9 @@
 #include <math.h>
 
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/api/table/api_views.h"
 #include "querier/render/compare.h"
+#include "querier/select/api_time.h"
 #include "querier/select/view_args.h"
 
 #define HOUR_MS         3600000
@@ -83,9 +83,9 @@ static int read_mode(struct query *q, struct comparison *c, struct err *e)
     return 0;
 }
 
-/* Without times of its own, the left side of one query is as long as the right one and ends where
- * that one begins, leaf for leaf, so that no leaf is on both sides; of a query of its own, it is of
- * the same time. */
+/* A left side without times is of the same time as the right side if it has a query of its own.
+ * Else it is as long as the right side and ends where the right side begins, in whole leaves, so
+ * that no leaf is on both sides. */
 static int read_sides(struct query *q, struct comparison *c, struct err *e)
 {
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock), from_ms, until_ms;
@@ -174,7 +174,7 @@ static int count_instances(struct query *q, size_t ask, uint64_t *ret, struct er
 {
     struct timeline t;
 
-    timeline_init(&t, view_data(q));
+    timeline_init(&t, query_data(q));
     int code = merged_timeline(q, ask, 1, false, &t, e);
     *ret = t.groups.len;
     timeline_deinit(&t);

@@ -20,10 +20,10 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
+#include "querier/merge/collectors.h"
 #include "querier/merge/fn_table.h"
 #include "querier/merge/merged.h"
-#include "querier/query/collectors.h"
+#include "querier/select/api_time.h"
 #include "querier/select/spec.h"
 #include "querier/select/view_args.h"
 
@@ -334,7 +334,7 @@ static int find_groups(struct query *q, struct functions *f, struct err *e)
 {
     struct timeline t;
 
-    timeline_init(&t, view_data(q));
+    timeline_init(&t, query_data(q));
     int code = merged_timeline(q, ASK_GROUPS, 1, false, &t, e);
     f->groups_len = (size_t)MIN(t.groups.len, f->groups_max);
     f->groups_omitted = t.groups.len - f->groups_len;

@@ -20,12 +20,12 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/model/ptype.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/api/table/api_functions.h"
+#include "querier/merge/collectors.h"
 #include "querier/merge/fn_table.h"
 #include "querier/merge/grew_rows.h"
 #include "querier/merge/label_lists.h"
-#include "querier/query/collectors.h"
+#include "querier/select/api_time.h"
 #include "querier/select/view_args.h"
 
 #define HOUR_MS          3600000
@@ -315,7 +315,7 @@ static int read_service(struct query *q, struct grew *g, size_t ask, struct str 
 {
     struct side_sums s = { .by_name = map_str_new() };
 
-    struct arena_mark mark = arena_mark(view_data(q));
+    struct arena_mark mark = arena_mark(query_data(q));
     size_t used = arena_used(q->data);
     int code = read_sides(q, g, ask, &s, e);
     if (!code)

@@ -49,7 +49,7 @@ static bool is_made_name(struct str name)
     return str_contains(name, STR("!0x"));
 }
 
-/* The node of the path, MAP_U64_EMPTY if there is none. */
+/* The node of the path; MAP_U64_EMPTY: not found. */
 static uint32_t find_node(const struct calltree *t, const struct subtree *s)
 {
     uint32_t node = 0;

@@ -16,8 +16,8 @@
 #include <stdio.h>
 
 #include "common/base/vec.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/query/docs.h"
+#include "querier/select/api_time.h"
 #include "querier/select/connect_msg.h"
 #include "querier/select/legacy.h"
 

@@ -2,12 +2,12 @@
  *
  * api_delete.c: real deletes.
  *
- *   parameters ─> RPC_DELETE to every ingester ─> one answer out of theirs
+ *   parameters ─> RPC_DELETE to every ingester ─> their answers as one
  *
  * Deleting wants to be meant: either `confirm` repeats what is to be deleted, or it is a dry run.
  * Every ingester must answer, whatever the client allows: a delete that is done in part is an
- * error that says so, and the same request with the same id completes it. Who did it before does
- * nothing, so the id is told in every answer and error.
+ * error that says so, and the same request with the same id completes it. An ingester that has done
+ * it already does nothing. Every answer and error therefore contains the id.
  *
  * A delete is of one tenant. Shards of a tenant know different parts of it, so numbers of services
  * and series are sums over shards: what is spread over several counts on each, but for a service
@@ -21,8 +21,8 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "proto/delete.pb-c.h"
-#include "querier/api/flame/api_render.h"
 #include "querier/query/ask_all.h"
+#include "querier/select/api_time.h"
 #include "querier/select/spec.h"
 
 #define REQUEST_BYTES_MAX (256 * KIB)

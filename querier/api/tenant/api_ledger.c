@@ -2,7 +2,7 @@
  *
  * api_ledger: asks every ingester for the rows of its shards, adds those of a tenant, prints.
  *
- * With several tenants a caller is told its own row only; without, the caller is the operator.
+ * With several tenants a caller gets its own row only; with one, the caller is the operator.
  */
 #include "querier/api/tenant/api_ledger.h"
 

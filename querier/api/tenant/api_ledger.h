@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_ledger.h: GET /api/v1/ledger: what came in, what is there, and that they agree
- * (common/store/LEDGER.md). POST /api/v1/ledger/accept: a person takes a difference as it is. JSON.
+ * api_ledger.h: GET /api/v1/ledger compares what was accepted with what is stored
+ * (common/store/LEDGER.md). POST /api/v1/ledger/accept: the operator accepts a difference. JSON.
  */
 #ifndef QUERIER_API_TENANT_API_LEDGER_H
 #define QUERIER_API_TENANT_API_LEDGER_H

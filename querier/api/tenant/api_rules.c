@@ -4,7 +4,7 @@
  * feature flag says so.
  *
  * A rule is a document of the tenant: its id is the rule's, its meta the message `RecordingRule` as
- * protobuf. Who changes a rule names the generation he saw.
+ * protobuf. A request that changes a rule names the generation that it has read.
  */
 #include "querier/api/tenant/api_settings.h"
 

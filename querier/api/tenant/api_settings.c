@@ -3,9 +3,9 @@
  * api_settings.c: what user interfaces keep for a tenant, and what they ask about this server.
  *
  * A setting is a document of the tenant: its id is the name, its meta the message `Setting` as
- * protobuf. Writing reads first: a setting that was modified after the one that comes is kept
- * (already_exists), and so it is where somebody else writes between reading and writing, which the
- * document's revision tells.
+ * protobuf. Writing reads first: a stored setting that was modified later than the new one is kept
+ * (already_exists). So is a setting that another request writes between reading and writing, which
+ * the document's revision shows.
  */
 #include "querier/api/tenant/api_settings.h"
 
@@ -90,7 +90,7 @@ static int reply_nothing(struct query *q, struct err *e)
     return query_out_end(q, e);
 }
 
-/* The one that is stored under the name of q->state, if it is not newer than that. */
+/* The setting that is stored under the name of q->state, unless it is newer than q->state. */
 static int stored(struct query *q, const struct docs_item **ret, size_t *ret_len, struct err *e)
 {
     const struct v1_setting *s = q->state;

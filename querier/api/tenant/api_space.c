@@ -2,8 +2,9 @@
  *
  * api_space: asks every ingester, adds rows of the same owner, prints.
  *
- * With several tenants a caller is told its own rows only: neither names nor bytes of others, nor
- * the files and volumes all of them share. Without, the caller is the operator, and sees all.
+ * With several tenants a caller gets its own rows only: neither names nor bytes of others, nor the
+ * files and volumes that all tenants share. With one tenant the caller is the operator and gets
+ * everything.
  */
 #include "querier/api/tenant/api_space.h"
 

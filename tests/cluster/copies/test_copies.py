@@ -241,7 +241,7 @@ def test_full_disk():
         wait_for(lambda: said in taker.process.whole_log())
         assert total(c) == expected  # the other two are enough
         wait_for(lambda: "node1 cannot take its copy of shard 0: a copy of" in advice(c))
-        assert re.search(r"node1 (cannot take a copy|learns anew)", ctl(c, "status"))
+        assert re.search(r"node1 (cannot take a copy|fetches its copy again)", ctl(c, "status"))
         ballast.drop()
         wait_for(lambda: size(coming(taker)) > 1 << 20)
         assert why() == ""

@@ -75,7 +75,7 @@ def test_three_nodes():
                   for n, p in ingesters.items()}
         assert [[s["shard"] for s in shards[n]] for n in NAMES] == [[0], [1], [2]], shards
         said = ctl(q, "status")
-        assert said.returncode == 0 and "nobody watches who lives" in said.stdout, said
+        assert said.returncode == 0 and "no service watches which nodes live" in said.stdout, said
         for what in (("drain", "a"), ("spread", "anonymous", "wide", "2"), ("rebalance",)):
             said = ctl(q, *what)
             assert said.returncode == 2 and "static" in said.stderr, said

@@ -422,7 +422,7 @@ def test_what_is_left_out_is_told():
             until(lambda: targets(server)["targets"][0]["last_left_out"].get("symbol_cut", 0) > 0,
                   True)
             lines = [x for x in server.process.log.read_text().splitlines()
-                     if "not all of what came" in x]
+                     if "parts of a push were left out" in x]
             assert len(lines) == 1 and "cut-names" in lines[0] and "symbol_cut=" in lines[0], lines
 
 

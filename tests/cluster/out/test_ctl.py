@@ -324,7 +324,7 @@ def test_server_side():
         assert "(everything)" in ok(server, "space")
         assert "bytes" in json.loads(ok(server, "space", "--json"))
         # Delete: nobody is asked without a terminal; a dry run deletes nothing; then it does.
-        refused(server, "delete", "shop", says="nobody to ask")
+        refused(server, "delete", "shop", says="standard input is not a terminal")
         refused(server, "delete", says="which service?")
         refused(server, "delete", "shop", "--all", "--yes", says="--all")
         assert "would delete" in ok(server, "delete", "shop", "-q", 'pod="b"', "--dry-run")

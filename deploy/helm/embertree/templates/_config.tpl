@@ -93,7 +93,7 @@
 {{- $out | toJson -}}
 {{- end -}}
 
-{{/* The file: sections of scalars and lists. Numbers as they were written, never as 1e+06. */}}
+{{/* The file: sections of scalars and lists. Numbers with all their digits, never as 1e+06. */}}
 {{- define "embertree.configFile" -}}
 {{- range $section, $options := include "embertree.options" . | fromJson }}
 {{- if $options }}

@@ -1,4 +1,4 @@
-{{/* What roles are told of etcd, as options of the section `cluster`. */}}
+{{/* The settings of etcd for the roles, as options of the section `cluster`. */}}
 {{- define "embertree.etcdOptions" -}}
 {{- $e := .Values.cluster.etcd -}}
 {{- $prefix := default (printf "/embertree/%s/%s" .Release.Namespace (include "embertree.fullname" .)) $e.prefix -}}

@@ -197,7 +197,7 @@ export class Adhoc {
     this.go(gone ? { id: '', other: '', type: '' } : { id, other, type });
   }
 
-  /** One after the other; what is refused is told, the others go on. */
+  /** Uploads one after the other; a refused file is shown, and the others continue. */
   private async upload(files: File[]): Promise<void> {
     const bar = el<HTMLProgressElement>('adhoc-progress');
     const says = el('adhoc-says');

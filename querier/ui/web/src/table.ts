@@ -47,7 +47,7 @@ export class Table {
     this.again();
   }
 
-  /** Draws what is known and asks for what is exact. */
+  /** Draws the rows at hand and asks for exact ones. */
   again(): void {
     this.exact = null;
     this.draw();

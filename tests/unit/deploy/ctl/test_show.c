@@ -14,7 +14,9 @@
 #include "common/sys/fs.h"
 #include "deploy/ctl/ask/costs.h"
 #include "deploy/ctl/ask/graph.h"
+#include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
+#include "deploy/ctl/ctl.h"
 #include "deploy/ctl/server/rebalance.h"
 #include "deploy/ctl/server/versus.h"
 
@@ -340,42 +342,48 @@ static void test_docs(void **state)
 
     (void)state;
     buf_init(&b, 4 * MIB);
-    cli_help("embertreectl", &b);
+    cli_help(&ctl_table, "embertreectl", &b);
     golden("help.txt", &b);
-    cli_help_command("embertreectl", cli_command_find(STR("diff")), NULL, &b);
+    cli_help_command(&ctl_table, "embertreectl", cli_command_find(&ctl_table, STR("diff")), NULL,
+                     &b);
     golden("help_diff.txt", &b);
-    cli_help_command("embertreectl", cli_command_find(STR("cluster")), "undrain", &b);
+    cli_help_command(&ctl_table, "embertreectl", cli_command_find(&ctl_table, STR("cluster")),
+                     "undrain", &b);
     assert_true(str_contains(buf_str(&b), STR("drain has the shards")));
     assert_false(str_contains(buf_str(&b), STR("rebalance says")));
     assert_false(str_contains(buf_str(&b), STR("status --json")));
     buf_reset(&b);
-    cli_help_command("embertreectl", cli_command_find(STR("cluster")), "status", &b);
+    cli_help_command(&ctl_table, "embertreectl", cli_command_find(&ctl_table, STR("cluster")),
+                     "status", &b);
     assert_true(str_contains(buf_str(&b), STR("status exits with 1")));
     assert_true(str_contains(buf_str(&b), STR("status --json")));
     assert_false(str_contains(buf_str(&b), STR("spread has")));
     buf_reset(&b);
-    cli_help_command("embertreectl", cli_command_find(STR("cluster")), "nonsense", &b);
+    cli_help_command(&ctl_table, "embertreectl", cli_command_find(&ctl_table, STR("cluster")),
+                     "nonsense", &b);
     assert_true(str_contains(buf_str(&b), STR("spread has")));
     buf_reset(&b);
-    cli_help_command("embertree import", cli_command_find(STR("import")), NULL, &b);
+    cli_help_command(&ctl_table, "embertree import", cli_command_find(&ctl_table, STR("import")),
+                     NULL, &b);
     assert_true(str_starts(buf_str(&b), STR("usage: embertree import --name")));
     buf_reset(&b);
     /* Each command and option has its place in what is made of the tables. */
     static const char *const shells[] = { "bash", "zsh", "fish", NULL };
     for (size_t s = 0; s < ARRAY_LEN(shells); s++) {
         if (shells[s])
-            assert_true(cli_completion(str_c(shells[s]), &b));
+            assert_true(cli_completion(&ctl_table, str_c(shells[s]), &b));
         else
-            cli_man(&b);
-        for (size_t i = 0; cli_commands[i]; i++)
-            if (shells[s] || !strchr(cli_commands[i]->name, '-')) /* roff writes it otherwise */
-                assert_true(str_contains(buf_str(&b), str_c(cli_commands[i]->name)));
-        for (size_t i = 0; i < cli_options_len; i++)
-            if (shells[s] || !strchr(cli_options[i].name, '-'))
-                assert_true(str_contains(buf_str(&b), str_c(cli_options[i].name)));
+            cli_man(&ctl_table, &b);
+        for (size_t i = 0; ctl_table.commands[i]; i++)
+            if (shells[s] ||
+                !strchr(ctl_table.commands[i]->name, '-')) /* roff writes it otherwise */
+                assert_true(str_contains(buf_str(&b), str_c(ctl_table.commands[i]->name)));
+        for (size_t i = 0; i < ctl_table.options_len; i++)
+            if (shells[s] || !strchr(ctl_table.options[i].name, '-'))
+                assert_true(str_contains(buf_str(&b), str_c(ctl_table.options[i].name)));
         buf_reset(&b);
     }
-    assert_false(cli_completion(STR("tcsh"), &b));
+    assert_false(cli_completion(&ctl_table, STR("tcsh"), &b));
     buf_deinit(&b);
 }
 

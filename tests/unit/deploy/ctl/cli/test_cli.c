@@ -13,6 +13,7 @@
 
 #include "deploy/ctl/ask/what.h"
 #include "deploy/ctl/cli/cli.h"
+#include "deploy/ctl/ctl.h"
 
 #define ARGS_MAX 16
 
@@ -31,7 +32,7 @@ static void parse(struct parsed *p, const char *line)
     char *argv[ARGS_MAX] = { name }, *save = NULL;
     int argc = 1;
 
-    *p = (struct parsed){ .c = { .program = "embertreectl" } };
+    *p = (struct parsed){ .c = { .table = &ctl_table, .program = "embertreectl" } };
     assert_true(strlen(line) < sizeof(text));
     memcpy(text, line, strlen(line) + 1);
     for (char *one = strtok_r(text, " ", &save); one; one = strtok_r(NULL, " ", &save))
@@ -120,27 +121,28 @@ static void test_refused(void **state)
 static void test_tables_agree(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < cli_options_len; i++) {
-        size_t users = cli_options[i].everywhere;
-        for (size_t k = 0; cli_commands[k]; k++)
-            users += cli_command_takes(cli_commands[k], &cli_options[i]);
+    for (size_t i = 0; i < ctl_table.options_len; i++) {
+        size_t users = ctl_table.options[i].everywhere;
+        for (size_t k = 0; ctl_table.commands[k]; k++)
+            users += cli_command_takes(ctl_table.commands[k], &ctl_table.options[i]);
         if (!users)
-            fail_msg("--%s belongs to nobody", cli_options[i].name);
+            fail_msg("--%s belongs to nobody", ctl_table.options[i].name);
         for (size_t k = 0; k < i; k++) {
-            assert_string_not_equal(cli_options[i].name, cli_options[k].name);
-            assert_true(!cli_options[i].letter || cli_options[i].letter != cli_options[k].letter);
+            assert_string_not_equal(ctl_table.options[i].name, ctl_table.options[k].name);
+            assert_true(!ctl_table.options[i].letter ||
+                        ctl_table.options[i].letter != ctl_table.options[k].letter);
         }
     }
-    for (size_t k = 0; cli_commands[k]; k++) {
-        struct str rest = str_c(cli_commands[k]->options), name;
+    for (size_t k = 0; ctl_table.commands[k]; k++) {
+        struct str rest = str_c(ctl_table.commands[k]->options), name;
         bool more = true;
-        assert_true((cli_commands[k]->run != NULL) != (cli_commands[k]->plain != NULL));
+        assert_true((ctl_table.commands[k]->run != NULL) != (ctl_table.commands[k]->plain != NULL));
         while (rest.len && str_next(&rest, ' ', &more, &name)) {
             bool known = false;
-            for (size_t i = 0; i < cli_options_len; i++)
-                known |= str_eqc(name, cli_options[i].name);
+            for (size_t i = 0; i < ctl_table.options_len; i++)
+                known |= str_eqc(name, ctl_table.options[i].name);
             if (!known)
-                fail_msg("%s: --%.*s is no option", cli_commands[k]->name, STR_ARG(name));
+                fail_msg("%s: --%.*s is no option", ctl_table.commands[k]->name, STR_ARG(name));
         }
     }
 }

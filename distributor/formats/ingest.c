@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "distributor/base/ingest.h"
+#include "distributor/formats/ingest.h"
 
 #include "common/model/attime.h"
 

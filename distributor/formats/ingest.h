@@ -3,8 +3,8 @@
  * ingest.h: the query parameters of POST /ingest, checked (proto/WIRE.md, "Ingest
  * parameters", "Format detection").
  */
-#ifndef DISTRIBUTOR_BASE_INGEST_H
-#define DISTRIBUTOR_BASE_INGEST_H
+#ifndef DISTRIBUTOR_FORMATS_INGEST_H
+#define DISTRIBUTOR_FORMATS_INGEST_H
 
 #include "common/base/arena.h"
 #include "common/base/err.h"
@@ -33,7 +33,7 @@ struct ingest {
     bool has_from, has_until;
     int64_t from_ms, until_ms;
     uint64_t sample_rate; /* 0 = values are not counts of samples */
-    bool rate_unread;     /* it was given and is no number: the default stands there */
+    bool rate_unread;     /* sampleRate= is not a number: sample_rate is the default */
     struct str spy;       /* "unknown" if absent */
     enum format format;
 };

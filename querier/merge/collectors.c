@@ -2,9 +2,9 @@
  *
  * collectors: one point of a timeline, grouped by the labels that name collectors. Those are kept
  * by roll-ups, so it costs what the timeline of the service costs. A route that asks for a sum asks
- * this with it; query.c reads the replies before the route's next step, so that the notice is known
- * when a reply begins. Each sum has a number of its own: the sides of a comparison, and tenants
- * that both have a service of this name, are never taken for collectors of one service.
+ * this with it; the replies are read before the route's next step (q->before), so that the notice
+ * is known when a reply begins. Each sum has a number of its own: the sides of a comparison, and
+ * tenants that both have a service of this name, are never taken for collectors of one service.
  *
  *   source          what Grafana's agents set, by their documentation: alloy/pyroscope.ebpf, ...
  *   pyroscope_spy   what `spyName` of a push said; only of profilers of whole machines, since the
@@ -14,7 +14,7 @@
  * values must have a word of collectors in it. Where it has more values than fit into the memory of
  * a question it names no collectors, and the answer has no notice.
  */
-#include "querier/query/collectors.h"
+#include "querier/merge/collectors.h"
 
 #include "common/base/mem.h"
 #include "querier/merge/merged.h"
@@ -43,24 +43,6 @@ void collectors_apart(struct query *q, const struct str *group_by, size_t n)
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < ARRAY_LEN(labels); k++)
             q->collectors_apart |= str_eq(group_by[i], labels[k]) ? 1u << k : 0;
-}
-
-NODISCARD int collectors_ask(struct query *q, size_t sum, size_t tenant,
-                             const struct wire_query *wq, struct err *e)
-{
-    size_t number = sum * QUERY_TENANTS_MAX + tenant;
-    struct plan_range r = wq->range;
-    struct wire_timeline tl = { .grid = { r.end_ms - 1, r.end_ms - r.start_ms, 1 },
-                                .group_by = labels,
-                                .group_by_len = ARRAY_LEN(labels) };
-    struct str service;
-
-    CHECK(tenant < QUERY_TENANTS_MAX);
-    if (r.empty || r.end_ms <= r.start_ms || picks_one(wq) ||
-        !plan_service(wq->selectors, wq->selectors_len, &service))
-        return 0;
-    q->collectors = MAX(q->collectors, number + 1);
-    return query_ask_timeline_if(q, ASK_FIRST + number, wq, &tl, e);
 }
 
 static bool has_word(struct str s, struct str word)
@@ -155,7 +137,8 @@ static int read_one(struct query *q, size_t number, struct err *e)
     return code;
 }
 
-NODISCARD int collectors_read(struct query *q, struct err *e)
+/* q->before: all replies. */
+static int read_all(struct query *q, struct err *e)
 {
     size_t n = q->collectors;
 
@@ -164,6 +147,25 @@ NODISCARD int collectors_read(struct query *q, struct err *e)
         if (read_one(q, i, e))
             return e->code;
     return 0;
+}
+
+NODISCARD int collectors_ask(struct query *q, size_t sum, size_t tenant,
+                             const struct wire_query *wq, struct err *e)
+{
+    size_t number = sum * QUERY_TENANTS_MAX + tenant;
+    struct plan_range r = wq->range;
+    struct wire_timeline tl = { .grid = { r.end_ms - 1, r.end_ms - r.start_ms, 1 },
+                                .group_by = labels,
+                                .group_by_len = ARRAY_LEN(labels) };
+    struct str service;
+
+    CHECK(tenant < QUERY_TENANTS_MAX);
+    if (r.empty || r.end_ms <= r.start_ms || picks_one(wq) ||
+        !plan_service(wq->selectors, wq->selectors_len, &service))
+        return 0;
+    q->collectors = MAX(q->collectors, number + 1);
+    q->before = read_all;
+    return query_ask_timeline_if(q, ASK_FIRST + number, wq, &tl, e);
 }
 
 void collectors_json(const struct query *q, struct json *j)
