@@ -323,7 +323,7 @@ static void start_relay(struct ingester *in)
     in->relay = relay_new(&o);
 }
 
-/* What one process can know of it; in others the reference tells (store/mask/tomb_late.c). */
+/* What one process can know of it; in others the reference tells (store/mask/tomb_late_push.c). */
 static void look_at_guard(const struct ingester *in)
 {
     uint64_t guard_ms = in->conf->delete_guard_ms, ack_ms;

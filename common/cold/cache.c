@@ -27,7 +27,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/sys/thread.h"
 
 #define FILE_LEN    41 /* 32 hex, '-', 8 hex */
@@ -194,7 +194,7 @@ static void give_handle(struct cold_cache *c, struct object_store *o)
 /* ---- reading -------------------------------------------------------------------------------- */
 
 /* May this thread wait for the object store? */
-static int enter(struct kv_reach *r, struct err *e)
+static int enter(struct cold_read *r, struct err *e)
 {
     if (!r || r->entered || !r->enter)
         return 0;
@@ -206,7 +206,7 @@ static int enter(struct kv_reach *r, struct err *e)
 static int fetch(struct cold_cache *c, struct str name, uint64_t from, size_t len, struct buf *out,
                  struct err *e)
 {
-    struct kv_reach *r = kv_reach();
+    struct cold_read *r = cold_read();
     struct object_store *o;
 
     if (enter(r, e) || take_handle(c, r ? r->deadline_ms : 0, &o, e))

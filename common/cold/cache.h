@@ -29,7 +29,7 @@ NODISCARD int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache 
                              struct err *e);
 void cold_cache_free(struct cold_cache *c); /* no thread may read any more; NULL is fine */
 /* Bytes [at, at + len) of object `name`, which has `size` bytes, to *out (replaced). Blocks while
- * the object store answers: as long as kv_reach.h says. Errors of object_read. */
+ * the object store answers: as long as cold_read.h says. Errors of object_read. */
 NODISCARD int cold_cache_read(struct cold_cache *c, struct str name, uint64_t size, uint64_t at,
                               size_t len, struct buf *out, struct err *e);
 /* The bytes turned out to be wrong: the pieces are fetched again next time. */

@@ -24,7 +24,7 @@
 #include "common/base/mem.h"
 #include "common/cold/kv_cold_impl.h"
 #include "common/cold/owners.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 
 #define INDEX_BYTES_MAX (32 * MIB)
 
@@ -407,7 +407,7 @@ static int get_part(struct kv_cold *k, struct manifest *m, enum kv_cf cf, struct
 /* True if this read skips rows of parts. Then it notes that some exist. */
 static bool passes_over(const struct kv_cold *k)
 {
-    struct kv_reach *r = kv_reach();
+    struct cold_read *r = cold_read();
 
     if (r)
         r->met = r->met || r->local || k->o.local;

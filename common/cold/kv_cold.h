@@ -16,7 +16,7 @@ struct kv_cold_opts {
     struct kv *inner;         /* owned from kv_cold_open on, also on failure */
     struct cold_cache *cache; /* borrowed; NULL: a database with parts is refused (ERR_CONFIG) */
     uint32_t shard;
-    bool local;             /* without a cache: all readers skip rows of parts (kv_reach.h) */
+    bool local;             /* without a cache: all readers skip rows of parts (cold_read.h) */
     size_t index_bytes_max; /* of indexes of parts in memory; 0: 32 MiB */
 };
 NODISCARD int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e);

@@ -14,14 +14,14 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/build/build_state.h"
 #include "common/store/catalog/group.h"
 #include "common/store/catalog/names_max.h"
 #include "common/store/delete/purge.h"
 #include "common/store/exemplar/exm.h"
-#include "common/store/ledger/ledger_impl.h"
-#include "common/store/mask/tomb_impl.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/ledger/ledger_counts.h"
+#include "common/store/mask/tomb_list.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/seal/rollup_seal.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
@@ -30,7 +30,7 @@
 #include "common/store/state/view.h"
 #include "common/store/store.h"
 #include "common/store/upgrade.h"
-#include "common/store/write/stage_room.h"
+#include "common/store/write/stage_scratch.h"
 
 #define ARENA_MAX       (64 * MIB)
 #define EPOCH_NODES     (1u << 20)
@@ -143,20 +143,21 @@ static int read_controls(struct store *s, struct err *e)
         s->sealed_high = get_u32be(s->row.ptr + 8);
     }
     if (get_control_u32(s, CONTROL_RAW_LOW, UINT32_MAX, &s->raw_low, e) ||
-        get_control_u32(s, CONTROL_WID_LOW, 0, &s->wid_low, e) ||
-        get_control_u32(s, CONTROL_WID_HIGH, 0, &s->wid_high, e))
+        get_control_u32(s, CONTROL_WID_LOW, 0, &s->write_id_low, e) ||
+        get_control_u32(s, CONTROL_WID_HIGH, 0, &s->write_id_high_saved, e))
         return e->code;
     /* The clock is written once a minute; a push acked behind it may have begun another hour of
      * write ids, and its retry must look there. */
-    if (s->wid_high)
-        clock_ms = MAX(clock_ms, SLOT_EPOCH_MS + s->wid_high * WID_BUCKET_MS);
-    eclock_init(&s->clock, s->o.clock, clock_ms);
+    if (s->write_id_high_saved)
+        clock_ms = MAX(clock_ms, SLOT_EPOCH_MS + s->write_id_high_saved * WID_BUCKET_MS);
+    engine_clock_init(&s->clock, s->o.clock, clock_ms);
     s->clock.others = s->o.others;
     if (get_control(s, CONTROL_STOOD, 16, e))
         return e->code;
-    s->stood_written = s->row.len > 0;
+    s->clock_jump_saved = s->row.len > 0;
     if (s->row.len)
-        eclock_stood(&s->clock, (int64_t)get_u64be(s->row.ptr), (int64_t)get_u64be(s->row.ptr + 8));
+        engine_clock_stood(&s->clock, (int64_t)get_u64be(s->row.ptr),
+                           (int64_t)get_u64be(s->row.ptr + 8));
     return 0;
 }
 
@@ -256,7 +257,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
                                                          .rule_max = o->test.groups_max,
                                                          .whole_after = o->test.whole_after });
     s->series = series_cache_new(s->kv, names_share(o) / 2, mask);
-    s->parts = parts_new();
+    s->parts = part_cache_new();
     s->tl_rows = tl_rows_new(s->kv);
     s->build = build_state_new();
     s->tombs = tombs_new();
@@ -334,7 +335,7 @@ void store_deinit(struct store *s)
     wids_free(s->wids);
     ledger_free(s->ledger);
     pipe_state_free(s->pipe);
-    parts_free(s->parts);
+    part_cache_free(s->parts);
     tl_rows_free(s->tl_rows);
     build_state_free(s->build);
     dict_cache_free(s->dicts);

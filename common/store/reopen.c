@@ -15,7 +15,7 @@
  */
 #include "common/store/kv/kv_none.h"
 #include "common/store/open.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/reader_gate.h"
 #include "common/store/state/store_impl.h"

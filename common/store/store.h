@@ -28,7 +28,7 @@
 
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
-struct eclock_others;
+struct engine_clock_others;
 struct store;
 struct store_view;
 
@@ -55,9 +55,10 @@ struct store_opts {
                                   names; 0: 1,048,576 */
     group_drop_fn group_drop; /* labels to drop for roll-ups (group.h); NULL: the default list */
     void *group_cookie;
-    /* Clocks of other processes (eclock.h); borrowed, or NULL. */
-    const struct eclock_others *others;
-    struct store_rollup_test { /* tests only: small numbers instead of those of group.h and ru.h */
+    /* Clocks of other processes (engine_clock.h); borrowed, or NULL. */
+    const struct engine_clock_others *others;
+    struct store_rollup_test { /* tests only: small numbers instead of those of group.h and
+    rollup_row.h */
         uint32_t groups_max, whole_after, rolled_members, delta_bytes;
     } test;
     struct store_exm_opts {
@@ -172,14 +173,14 @@ void store_settle(struct store *s, uint64_t wait_ms);
  * something due is left. The log entry is written in the very batch that applies it. */
 NODISCARD int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 /* The same for minutes that no entry has touched yet: of what is stored they need nothing that may
- * be far away (kv_reach.h). */
+ * be far away (cold_read.h). */
 NODISCARD int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 /* Milliseconds until store_seal has something to do; at most a minute. */
 uint64_t store_seal_wait_ms(const struct store *s);
 
 /* Engine time never goes back and follows the wall clock, but not over a jump of more than five
  * minutes: then what deletes by age waits until the wall clock has stood there for long, or is
- * back, and sealing for two minutes (eclock.h). Any thread. */
+ * back, and sealing for two minutes (engine_clock.h). Any thread. */
 struct store_clock {
     int64_t engine_ms;
     bool held;       /* nothing is deleted for its age */

@@ -14,7 +14,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
 
@@ -79,7 +79,7 @@ static int on_row(struct upgrade *x, const struct member *m, uint32_t t, struct 
         x->first = bucket * LEVELS[0].bucket;
     }
     x->windows |= UINT64_C(1) << (t - x->first) / LEVELS[DIRTY_FIRST].node;
-    int rc = tl_decode(value, LEVELS[0].tl_chunk, &x->tl, e);
+    int rc = timeline_row_decode(value, LEVELS[0].tl_chunk, &x->tl, e);
     if (rc)
         return err_wrap(e, "timeline at slot %u of series %016" PRIx64, t, m->series);
     vec_for (i, &x->tl.points)

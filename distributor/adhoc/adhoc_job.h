@@ -17,7 +17,7 @@
 #define ADHOC_MAGIC   MAGIC('a', 'd', 'h', 'c')
 #define ADHOC_SMALL   (64 * KIB) /* a message that holds no file */
 #define ADHOC_SIDES   2
-#define ADHOC_DOC_MAX (16 * MIB) /* body of a document, common/store/delete/doc.h */
+#define ADHOC_DOC_MAX (16 * MIB) /* body of a document, common/store/delete/tenant_doc.h */
 
 struct adhoc_doc {
     struct str id;

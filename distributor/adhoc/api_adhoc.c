@@ -8,8 +8,9 @@
  *   list     loop: ask ─> list ─> ingester ─> loop: reply
  *   delete   loop: ask ─> delete ─> ingester: fsync ─> reply
  *
- * Documents are in the tenant's home shard (common/store/delete/doc.h). The id is made here, at
- * random, so a put that was reported as failed left at most a profile whose link no client has.
+ * Documents are in the tenant's home shard (common/store/delete/tenant_doc.h). The id is made
+ * here, at random, so a put that was reported as failed left at most a profile whose link no
+ * client has.
  *
  * A job owns all it needs but the request, which lives until the reply. Memory is set aside before
  * it is used (adhoc_job_take), from what pushes may have.
@@ -18,7 +19,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/shard.h"
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 #include "distributor/adhoc/adhoc_job.h"
 #include "distributor/adhoc/adhoc_view.h"
 #include "distributor/base/left_out.h"

@@ -17,7 +17,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/ledger/ledger.h"
 #include "ingester/admin/accept_msg.h"
 #include "ingester/background/ledger.h"
@@ -213,13 +213,13 @@ static void walk_work(void *cookie)
 {
     struct accept *c = cookie;
     struct part *p = &c->parts[c->at];
-    struct kv_reach reach = { .local = true };
-    struct kv_reach *before = kv_reach_set(&reach);
+    struct cold_read reach = { .local = true };
+    struct cold_read *before = cold_read_policy_set(&reach);
 
     CHECK(c->magic == ACCEPT_MAGIC);
     if (!walk(p, &p->err))
         err_clear(&p->err);
-    (void)kv_reach_set(before);
+    (void)cold_read_policy_set(before);
 }
 
 static void step(struct accept *c);

@@ -14,7 +14,7 @@
 #include "ingester/admin/rpc_doc.h"
 
 #include "common/base/mem.h"
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 #include "ingester/base/disk.h"
 #include "ingester/base/unpack.h"
 #include "ingester/replicas/replicas.h"

@@ -22,7 +22,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/ledger/ledger.h"
 #include "common/sys/thread.h"
 #include "ingester/shard/read_load.h"
@@ -286,8 +286,8 @@ static void round_ended(struct auditor *a)
 static void step_work(void *cookie)
 {
     struct auditor *a = cookie;
-    struct kv_reach reach = { .local = !a->conf->cold };
-    struct kv_reach *before = kv_reach_set(&reach);
+    struct cold_read reach = { .local = !a->conf->cold };
+    struct cold_read *before = cold_read_policy_set(&reach);
     int rc = 0;
 
     err_clear(&a->err);
@@ -304,7 +304,7 @@ static void step_work(void *cookie)
             err_set(&a->err, ERR_LIMIT, "a service has over %" PRIu64 " rows to look at", ROWS_MAX);
     if (!rc)
         err_clear(&a->err);
-    (void)kv_reach_set(before);
+    (void)cold_read_policy_set(before);
 }
 
 static void service_ended(struct auditor *a)

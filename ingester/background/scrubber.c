@@ -18,7 +18,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/store/check/scrub.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "ingester/shard/read_load.h"
 #include "ingester/shard/shards.h"
 
@@ -173,10 +173,10 @@ static void step_work(void *cookie)
     struct scrubber *s = cookie;
     struct store_view *v = store_view_get(shard_store(s->shard));
 
-    struct kv_reach reach = {
+    struct cold_read reach = {
         .local = !s->conf->cold, .deadline_ms = now_ms(s) + FAR_MS, .enter = far_enter, .cookie = s
     };
-    struct kv_reach *before = kv_reach_set(&reach);
+    struct cold_read *before = cold_read_policy_set(&reach);
 
     err_clear(&s->err);
     s->found.at.len = 0;
@@ -185,7 +185,7 @@ static void step_work(void *cookie)
         0)
         err_clear(&s->err); /* what was tried on the way may have left its mark */
     store_view_put(v);
-    (void)kv_reach_set(before);
+    (void)cold_read_policy_set(before);
 }
 
 static void step_done(void *cookie)

@@ -15,7 +15,7 @@ struct clocks {
     const struct rpc_net *rpc;
     const struct clock *own;
     struct timer *timer;
-    struct eclock_others others;
+    struct engine_clock_others others;
 };
 struct voices {
     uint64_t of[VOICES_MAX]; /* hashes of addresses */
@@ -44,7 +44,7 @@ static void on_timer(void *cookie)
 
     rpc_net_told(c->rpc, on_told, &v);
     v.less_mono_ms[v.len] = clock_wall_ms(c->own) - (int64_t)clock_mono_ms(c->own);
-    eclock_others_set(&c->others, v.less_mono_ms, v.len + 1);
+    engine_clock_others_set(&c->others, v.less_mono_ms, v.len + 1);
 }
 
 struct clocks *clocks_new(struct loop *loop, const struct rpc_net *rpc, const struct clock *own)
@@ -53,7 +53,7 @@ struct clocks *clocks_new(struct loop *loop, const struct rpc_net *rpc, const st
 
     c->rpc = rpc;
     c->own = own;
-    eclock_others_init(&c->others);
+    engine_clock_others_init(&c->others);
     c->timer = loop_timer_new(loop, on_timer, c);
     loop_timer_start(c->timer, LOOK_MS, LOOK_MS);
     return c;
@@ -67,7 +67,7 @@ void clocks_free(struct clocks *c)
     xfree(c);
 }
 
-const struct eclock_others *clocks_others(const struct clocks *c)
+const struct engine_clock_others *clocks_others(const struct clocks *c)
 {
     return c ? &c->others : NULL;
 }

@@ -9,7 +9,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "ingester/base/unpack.h"
 #include "ingester/build/rpc_build_impl.h"
 #include "ingester/shard/read_load.h"
@@ -227,9 +227,9 @@ static bool far_enter(void *cookie)
 void build_next_work(void *cookie)
 {
     struct next *n = cookie;
-    struct kv_reach reach = { .deadline_ms = build_now_ns(n->in) / 1000000 + FAR_MS,
-                              .enter = far_enter,
-                              .cookie = n };
+    struct cold_read reach = { .deadline_ms = build_now_ns(n->in) / 1000000 + FAR_MS,
+                               .enter = far_enter,
+                               .cookie = n };
     struct site *st = n->site;
     struct store *s = shard_store(st->shard);
     size_t message = n->in->ctx->cluster->rpc_message_bytes_max;
@@ -244,11 +244,11 @@ void build_next_work(void *cookie)
     if (clock.paused) {
         rc = build_pack_next(n, 0, NULL, a, &n->err);
     } else {
-        (void)kv_reach_set(&reach);
+        (void)cold_read_policy_set(&reach);
         v = store_view_get(s);
         rc = find_job(n, v, &clock, a, &st->expect, &n->err);
         store_view_put(v);
-        (void)kv_reach_set(NULL);
+        (void)cold_read_policy_set(NULL);
         n->due = st->due.at.len - st->due_at + st->has_node;
         n->oldest_ms = st->oldest_ms;
         if (!rc)

@@ -30,7 +30,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/role/core/memory.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/sys/fair.h"
 #include "ingester/read/read_run.h"
 #include "ingester/replicas/replicas.h"
@@ -71,7 +71,7 @@ struct read {
     size_t shards_len;
     struct buf reply;
     uint64_t rows;
-    struct kv_reach reach;
+    struct cold_read reach;
     bool far;             /* holds a place of far_max */
     struct list far_link; /* far_waiting */
     struct err err;
@@ -170,15 +170,15 @@ static void read_work(void *cookie)
     struct read_msg m = { .method = r->method };
 
     CHECK(r->magic == READ_MAGIC);
-    r->reach = (struct kv_reach){
+    r->reach = (struct cold_read){
         .deadline_ms = r->deadline_ns / 1000000, .enter = far_enter, .cookie = r, .entered = r->far
     };
-    (void)kv_reach_set(&r->reach);
+    (void)cold_read_policy_set(&r->reach);
     if (run(r, a, &m, &r->err) || r->reach.refused)
         buf_deinit(&r->reply);
     else
         err_clear(&r->err); /* what was tried on the way may have left its mark */
-    (void)kv_reach_set(NULL);
+    (void)cold_read_policy_set(NULL);
     read_msg_deinit(&m);
     arena_free(a);
 }

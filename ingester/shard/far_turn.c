@@ -40,8 +40,8 @@ void far_turn_begin(struct far_turn *f)
 {
     if (!f->clock)
         return;
-    f->reach = (struct kv_reach){ .enter = enter, .cookie = f };
-    f->before = kv_reach_set(&f->reach);
+    f->reach = (struct cold_read){ .enter = enter, .cookie = f };
+    f->before = cold_read_policy_set(&f->reach);
 }
 
 bool far_turn_end(struct far_turn *f, int code)
@@ -51,7 +51,7 @@ bool far_turn_end(struct far_turn *f, int code)
 
     if (!f->clock)
         return false;
-    (void)kv_reach_set(f->before);
+    (void)cold_read_policy_set(f->before);
     if (!f->reach.entered)
         return f->reach.refused && late;
     uint64_t now = clock_mono_ms(f->clock), took = MIN(now - f->entered_ms, f->allowed_ms);

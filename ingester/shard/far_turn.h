@@ -10,13 +10,13 @@
 #ifndef INGESTER_SHARD_FAR_TURN_H
 #define INGESTER_SHARD_FAR_TURN_H
 
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/sys/clock.h"
 
 struct far_turn {
     const struct clock *clock; /* NULL: reads are not bounded */
-    struct kv_reach reach;
-    struct kv_reach *before;
+    struct cold_read reach;
+    struct cold_read *before;
     uint64_t allowed_ms; /* of the next wait */
     uint64_t after_ms;   /* monotonic: no waiting before */
     uint64_t entered_ms;

@@ -3,7 +3,7 @@
  * read_load.h: what the queue of queries (read/rpc_read.c) shows to other work: whether queries
  * wait, and the places of threads that may wait for the cold tier.
  *
- * A place is the right of one thread to wait for the object store (kv_reach.h). Queries and
+ * A place is the right of one thread to wait for the object store (cold_read.h). Queries and
  * background work take places from the same number, so that a hanging object store cannot occupy
  * all threads.
  */

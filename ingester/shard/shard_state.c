@@ -2,7 +2,7 @@
 #include "ingester/shard/shard_state.h"
 
 #include "common/obs/log.h"
-#include "common/store/state/eclock.h"
+#include "common/store/state/engine_clock.h"
 
 /* How long it is held is an upper bound: runs before this one count. */
 static void log_clock(uint32_t number, const struct store_clock *was, const struct store_clock *now)
@@ -10,12 +10,12 @@ static void log_clock(uint32_t number, const struct store_clock *was, const stru
     if (now->paused && !was->paused)
         log_warn("the wall clock jumped; sealing waits until it proves itself",
                  KV_U64("shard", number), KV_I64("jump_ms", now->jump_ms));
-    if (now->held && !was->held && now->jump_ms > ECLOCK_DAY_MS)
+    if (now->held && !was->held && now->jump_ms > ENGINE_CLOCK_DAY_MS)
         log_warn("the wall clock is far ahead of what is stored: nothing is deleted for its age "
                  "until it has stood so for a while. Was this off for so long? If not, set the "
                  "clock before",
                  KV_U64("shard", number), KV_I64("ahead_s", now->jump_ms / 1000),
-                 KV_I64("believed_in_s", eclock_wait_ms(now->jump_ms) / 1000));
+                 KV_I64("believed_in_s", engine_clock_wait_ms(now->jump_ms) / 1000));
     if (now->held && !was->held && now->jump_ms < 0)
         log_warn("the wall clock is far behind what is stored: nothing is deleted for its age. See "
                  "to the clock",

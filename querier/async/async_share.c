@@ -12,7 +12,7 @@
 #include "common/base/mem.h"
 #include "common/model/shard.h"
 #include "common/obs/log.h"
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 #include "proto/doc.pb-c.h"
 
 #define CALL_MS       5000

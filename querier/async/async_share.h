@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * async_share.h: states and results of queries in the background, where other queriers find them:
- * short-lived documents (common/store/delete/doc.h) in the home shard of the tenant. Of one
+ * short-lived documents (common/store/delete/tenant_doc.h) in the home shard of the tenant. Of one
  * tenant; what reads several stays with the querier that was asked.
  *
  *      meta: status u8 | why it failed, or that it is a part

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * docs.h: small things that a tenant keeps (common/store/delete/doc.h), asked of the ingester that
- * has the tenant's home shard. For steps of queries of one tenant (query.h).
+ * docs.h: small things that a tenant keeps (common/store/delete/tenant_doc.h), asked of the
+ * ingester that has the tenant's home shard. For steps of queries of one tenant (query.h).
  */
 #ifndef QUERIER_QUERY_DOCS_H
 #define QUERIER_QUERY_DOCS_H
 
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 #include "querier/query/query.h"
 
 struct docs_item {

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"

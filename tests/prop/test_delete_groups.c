@@ -21,7 +21,7 @@
 
 #include "common/model/slot.h"
 #include "common/store/catalog/group.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/retain/retain.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/rollup_check.h"

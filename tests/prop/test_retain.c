@@ -11,7 +11,8 @@
  *   of it and a base node there.
  *
  * At times the wall clock is years off for a while, over restarts and power cuts; it is corrected
- * before it is believed (eclock.h), and then nothing has expired that would not have otherwise.
+ * before it is believed (engine_clock.h), and then nothing has expired that would not have
+ * otherwise.
  *
  * SEED=n repeats one; SEEDS=n runs more of them.
  */

@@ -16,9 +16,9 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/build/build_state.h"
 #include "common/store/build/rollup_build.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/due.h"
 #include "common/store/state/store_impl.h"
@@ -154,9 +154,9 @@ int store_build_apply(struct store *s, const struct build_job *expect, const str
     const struct build_node *n = &expect->node;
     struct dirty_mark mark;
 
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
-    if (tombs_newer_than(s, expect->applied) || tombs_block(s, n->m.tenant, n->m.scope))
+    if (tombs_newer_than(s, expect->applied) || tombs_pending_on(s, n->m.tenant, n->m.scope))
         return err_set(e, ERR_NOT_FOUND, "something was deleted since the node was read");
     int rc = dirty_get(s->kv, NULL, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND || (!rc && mark.entry != expect->entry))
@@ -173,7 +173,7 @@ int store_build_apply(struct store *s, const struct build_job *expect, const str
         rc = store_write_batch(s, b, false, e);
     kv_batch_free(b);
     if (rc) {
-        parts_clear(s->parts);
+        part_cache_clear(s->parts);
         tl_rows_reset(s->tl_rows);
         return rc;
     }
@@ -233,7 +233,7 @@ int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
 
     *ret_more = false;
     CHECK(rows_max > 0);
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
     if (s->clock.paused)
         return 0;
@@ -257,8 +257,8 @@ int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
 uint64_t store_build_wait_ms(const struct store *s)
 {
     const struct build_state *b = s->build;
-    struct eclock clock = s->clock;
-    int64_t now = eclock_now(&clock);
+    struct engine_clock clock = s->clock;
+    int64_t now = engine_clock_now(&clock);
 
     if (clock.paused)
         return PAUSED_MS;

@@ -5,7 +5,7 @@
  */
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/build/build_state.h"
 #include "common/store/mask/purging.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/due.h"

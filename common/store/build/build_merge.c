@@ -5,14 +5,14 @@
  * depends on nothing but its own children, and equal sums have one encoding (vec.h).
  */
 #include "common/base/mem.h"
-#include "common/store/build/build_impl.h"
-#include "common/store/codec/fn.h"
+#include "common/store/build/build_state.h"
+#include "common/store/codec/function_cost.h"
 
 #define ROW_MAX GIB
 
 struct merger {
     struct vecsum fold;
-    struct ru_sum rollup;
+    struct rollup_row_sum rollup;
     struct buf out;
     VEC(struct str) bytes; /* of the rows of one id */
     struct arena *a;
@@ -38,7 +38,7 @@ static int merge_vectors(struct merger *m, struct str *ret, struct err *e)
 
 static int merge_fn(struct merger *m, struct str *ret, struct err *e)
 {
-    int rc = fn_merge(m->bytes.ptr, m->bytes.len, &m->out, e);
+    int rc = function_cost_merge(m->bytes.ptr, m->bytes.len, &m->out, e);
 
     *ret = buf_str(&m->out);
     return rc;
@@ -47,7 +47,7 @@ static int merge_fn(struct merger *m, struct str *ret, struct err *e)
 static int merge_rollup(struct merger *m, struct str *ret, struct err *e)
 {
     struct vec_meta meta;
-    int rc = ru_merge(&m->rollup, m->bytes.ptr, m->bytes.len, &m->out, &meta, e);
+    int rc = rollup_row_merge(&m->rollup, m->bytes.ptr, m->bytes.len, &m->out, &meta, e);
 
     *ret = buf_str(&m->out);
     return rc;
@@ -90,7 +90,7 @@ int build_merge(const struct build_job *j, struct arena *a, struct build_result 
 
     ret->rows.len = 0;
     vecsum_init(&m.fold);
-    ru_sum_init(&m.rollup);
+    rollup_row_sum_init(&m.rollup);
     buf_init(&m.out, ROW_MAX);
     for (size_t i = 0, end; !rc && i < j->rows.len; i = end) {
         const struct build_row *r = &j->rows.ptr[i];
@@ -100,7 +100,7 @@ int build_merge(const struct build_job *j, struct arena *a, struct build_result 
         rc = merge_id(&m, j, r, end - i, e);
     }
     vecsum_deinit(&m.fold);
-    ru_sum_deinit(&m.rollup);
+    rollup_row_sum_deinit(&m.rollup);
     buf_deinit(&m.out);
     vec_free(&m.bytes);
     return rc;

@@ -18,10 +18,10 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/build/build_state.h"
 #include "common/store/build/rollup_build.h"
-#include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
+#include "common/store/codec/function_cost.h"
 #include "common/store/mask/purging.h"
 #include "common/store/state/due.h"
 #include "common/store/state/view.h"
@@ -100,7 +100,7 @@ static int head(struct str row, bool sound, struct vec_reader *r, struct err *e)
 static int add_fn(struct build_sum *s, struct str row, bool sound, struct err *e)
 {
     struct vec_reader r;
-    struct fn_row f;
+    struct function_cost_row f;
 
     if (fn_read(row, &f, e) || head(f.self, sound, &r, e))
         return e->code;
@@ -115,9 +115,9 @@ static int add_fn(struct build_sum *s, struct str row, bool sound, struct err *e
 static int add_ru(struct build_sum *s, struct str row, bool sound, struct err *e)
 {
     struct vec_reader r;
-    struct ru u;
+    struct rollup_row u;
 
-    if (ru_read(row, &u, e) || (sound && u.vector.len && vec_open(u.vector, &r, e)))
+    if (rollup_row_read(row, &u, e) || (sound && u.vector.len && vec_open(u.vector, &r, e)))
         return e->code;
     add_meta(s, &u.meta);
     s->writes = u64_add_sat(s->writes, u.meta.writes);

@@ -15,10 +15,10 @@
 #include "common/base/mem.h"
 #include "common/store/build/rollup_build.h"
 #include "common/store/catalog/group.h"
-#include "common/store/codec/fn.h"
+#include "common/store/codec/function_cost.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/fn_calc.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/store.h"
@@ -153,23 +153,23 @@ static int rule_begins(struct kv *kv, const struct kv_snap *snap, const struct m
 }
 
 /* A list without vector becomes a vector (`alone`) or both: the sum of its members' rows. */
-static int fill_list(const struct rollup_node *n, struct ru_sum *sum, bool alone,
+static int fill_list(const struct rollup_node *n, struct rollup_row_sum *sum, bool alone,
                      struct rollup_child *c, struct err *e)
 {
     struct member member = n->m;
     struct buf row;
-    struct ru r;
+    struct rollup_row r;
     struct str v;
     struct key k;
-    int rc = ru_read(c->row, &r, e);
+    int rc = rollup_row_read(c->row, &r, e);
 
     if (rc || r.vector.ptr)
         return rc;
     buf_init(&row, ROW_MAX);
-    ru_sum_begin(sum);
-    rc = ru_sum_head(sum, c->row, e);
+    rollup_row_sum_begin(sum);
+    rc = rollup_row_sum_head(sum, c->row, e);
     for (size_t i = 0; !rc && i < r.len; i++) {
-        member.series = ru_id(&r, i);
+        member.series = rollup_row_id(&r, i);
         key_member(&k, n->level - 1, &member, c->t);
         rc = kv_get(n->kv, n->snap, KV_COARSE, key_str(&k), &row, e);
         if (rc == ERR_NOT_FOUND)
@@ -178,10 +178,10 @@ static int fill_list(const struct rollup_node *n, struct ru_sum *sum, bool alone
         if (!rc)
             rc = keep(n->arena, buf_str(&row), &v, e);
         if (!rc)
-            rc = ru_sum_listed(sum, v, e);
+            rc = rollup_row_sum_listed(sum, v, e);
     }
     if (!rc)
-        rc = ru_sum_end(sum, alone ? RU_VECTOR : RU_LIST_VECTOR, &row, e);
+        rc = rollup_row_sum_end(sum, alone ? ROLLUP_ROW_VECTOR : ROLLUP_ROW_LIST_VECTOR, &row, e);
     if (!rc)
         rc = keep(n->arena, buf_str(&row), &c->row, e);
     buf_deinit(&row);
@@ -193,21 +193,21 @@ int rollup_children(const struct rollup_node *n, struct rollup_children *ret, st
     VEC(struct str) rows = { 0 };
     size_t first = ret->at.len;
     bool begins = false, list = true;
-    struct ru_sum sum;
+    struct rollup_row_sum sum;
 
-    ru_sum_init(&sum);
+    rollup_row_sum_init(&sum);
     int rc = read_rows(n, ret, e);
     if (!rc && n->level > 2)
         rc = rule_begins(n->kv, n->snap, &n->m, n->t, n->t + LEVELS[n->level].node, &begins, e);
     for (size_t i = first; i < ret->at.len; i++)
         vec_push(&rows, ret->at.ptr[i].row);
     if (!rc && n->level > 2)
-        rc = ru_merge_is_list(&sum, rows.ptr, rows.len, &list, e);
+        rc = rollup_row_merge_is_list(&sum, rows.ptr, rows.len, &list, e);
     for (size_t i = first; !rc && (begins || !list) && i < ret->at.len; i++)
         rc = fill_list(n, &sum, begins, &ret->at.ptr[i], e);
     if (rc)
         rc = err_wrap(e, "roll-up %016" PRIx64 " at slot %u", n->m.series, n->t);
-    ru_sum_deinit(&sum);
+    rollup_row_sum_deinit(&sum);
     vec_free(&rows);
     return rc;
 }
@@ -222,8 +222,8 @@ struct rollup_rebuild { /* of level 2, or of one group of any */
     struct rollup_children children;
     VEC(struct str) rows;
     VEC(uint64_t) done; /* groups */
-    struct ru_sum sum;
-    struct fn_calc *calc;
+    struct rollup_row_sum sum;
+    struct function_cost_calc *calc;
     struct buf out, fn;
 };
 
@@ -247,21 +247,21 @@ static int sum_group(struct rollup_rebuild *x, const struct member *m, struct ve
 {
     int rc = read_children(x, 2, m, e);
 
-    return rc ? rc : ru_merge(&x->sum, x->rows.ptr, x->rows.len, &x->out, ret, e);
+    return rc ? rc : rollup_row_merge(&x->sum, x->rows.ptr, x->rows.len, &x->out, ret, e);
 }
 
 /* Of the vector, or of all minutes where the group has a list. */
 static int sum_functions(struct rollup_rebuild *x, const struct member *m, struct err *e)
 {
-    struct ru r;
-    int rc = ru_read(buf_str(&x->out), &r, e);
+    struct rollup_row r;
+    int rc = rollup_row_read(buf_str(&x->out), &r, e);
 
     fn_calc_begin(x->calc, NULL, m->tenant, m->scope);
     if (!rc && r.vector.ptr)
         rc = fn_calc_add(x->calc, r.vector, e);
     for (size_t i = 0; !rc && !r.vector.ptr && i < x->rows.len; i++) {
-        struct ru minute;
-        rc = ru_read(x->rows.ptr[i], &minute, e);
+        struct rollup_row minute;
+        rc = rollup_row_read(x->rows.ptr[i], &minute, e);
         if (!rc)
             rc = fn_calc_add(x->calc, minute.vector, e);
     }
@@ -333,7 +333,7 @@ struct rollup_rebuild *rollup_rebuild_new(struct store *s)
     x->s = s;
     x->arena = arena_new(ARENA_MAX);
     x->calc = fn_calc_new(s->dicts);
-    ru_sum_init(&x->sum);
+    rollup_row_sum_init(&x->sum);
     buf_init(&x->out, ROW_MAX);
     buf_init(&x->fn, ROW_MAX);
     return x;
@@ -345,7 +345,7 @@ void rollup_rebuild_free(struct rollup_rebuild *x)
         return;
     arena_free(x->arena);
     fn_calc_free(x->calc);
-    ru_sum_deinit(&x->sum);
+    rollup_row_sum_deinit(&x->sum);
     buf_deinit(&x->out);
     buf_deinit(&x->fn);
     vec_free(&x->children.at);
@@ -393,7 +393,7 @@ static int merge_functions(struct rollup_rebuild *x, uint32_t level, const struc
         rc = kv_iter_status(it, e);
     kv_iter_free(it);
     buf_reset(&x->fn);
-    return rc || !x->rows.len ? rc : fn_merge(x->rows.ptr, x->rows.len, &x->fn, e);
+    return rc || !x->rows.len ? rc : function_cost_merge(x->rows.ptr, x->rows.len, &x->fn, e);
 }
 
 static int rebuild(struct rollup_rebuild *x, uint32_t level, const struct member *m, struct err *e)
@@ -408,7 +408,7 @@ static int rebuild(struct rollup_rebuild *x, uint32_t level, const struct member
         rollup_drop(x->s, level, m, x->t, x->b);
         return 0;
     }
-    rc = ru_merge(&x->sum, x->rows.ptr, x->rows.len, &x->out, &meta, e);
+    rc = rollup_row_merge(&x->sum, x->rows.ptr, x->rows.len, &x->out, &meta, e);
     if (!rc)
         rc = level == 2 ? sum_functions(x, m, e) : merge_functions(x, level, m, e);
     if (rc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rollup_build.h: rows of groups of 10 m and up from their children. What they hold: ru.h; which
- * exist: TREE.md.
+ * rollup_build.h: rows of groups of 10 m and up from their children. What they hold: rollup_row.h;
+ * which exist: TREE.md.
  */
 #ifndef COMMON_STORE_BUILD_ROLLUP_BUILD_H
 #define COMMON_STORE_BUILD_ROLLUP_BUILD_H
@@ -23,7 +23,8 @@ NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t,
  * there is one. Nodes older than the roll-ups of a dimension (since) have none. */
 NODISCARD int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,
                                 struct member *m, uint32_t t, bool *ret_found, struct err *e);
-/* All that ru_merge needs for the row of group m->series in a node of level 2..7: its rows of level
+/* All that rollup_row_merge needs for the row of group m->series in a node of level 2..7: its rows
+   of level
  * - 1. Where the node will have a vector, lists among them get their sums from the rows of their
  * members. Bytes in the arena (ERR_LIMIT); appends to *ret. */
 struct rollup_child {

@@ -46,7 +46,7 @@ struct check_report {
     uint64_t raw_rows, leaves, timelines, wids;
     uint64_t rows[CHECK_KINDS_LEN];     /* looked at */
     uint64_t findings[CHECK_KINDS_LEN]; /* all of them, also those not shown */
-    /* Rules whose rows are partly far away, where the reader passes those over (kv_reach.h). */
+    /* Rules whose rows are partly far away, where the reader passes those over (cold_read.h). */
     uint64_t left_out;
 };
 /* Stops at the first finding: ERR_CORRUPT says what is wrong and where. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_doc: the rules of documents (doc.h).
+ * check_doc: the rules of documents (tenant_doc.h).
  *
  *   row      key and value can be read, kind and id are such that store_doc_put would take them
  *   chunks   all there, full but for the last; none without its document, none behind its last
@@ -8,7 +8,7 @@
 #include "common/store/check/check_impl.h"
 
 #include "common/base/wr.h"
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 
 #define CHUNK_TAIL 5 /* 00, number */
 

@@ -9,7 +9,7 @@
  */
 #include "common/base/mem.h"
 #include "common/store/check/check_impl.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/view.h"
@@ -87,7 +87,7 @@ static int take_points(struct check *c, struct walk *w, uint32_t level, struct s
 {
     const struct key_level *l = &LEVELS[level];
     struct tl row = { 0 };
-    int rc = tl_decode(kv_iter_value(w->it), l->tl_chunk / l->tl_point, &row, e);
+    int rc = timeline_row_decode(kv_iter_value(w->it), l->tl_chunk / l->tl_point, &row, e);
 
     if (!rc)
         rc = w->first == w->t ? 0 : err_set(e, ERR_CORRUPT, "it begins inside its chunk");

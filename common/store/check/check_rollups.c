@@ -17,11 +17,11 @@
 #include "common/base/size.h"
 #include "common/store/build/rollup_build.h"
 #include "common/store/check/check_impl.h"
-#include "common/store/codec/fn.h"
 #include "common/store/codec/fp.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/function_cost.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/query/cover.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
@@ -39,7 +39,7 @@ struct rollups {
     struct floors floors;
     struct dirty_set dirty;
     struct group_service groups;
-    struct ru_sum sum;
+    struct rollup_row_sum sum;
     struct buf want;
     struct arena *arena;
     struct tl tl;
@@ -104,7 +104,7 @@ static int check_merge(struct rollups *x, uint32_t level, const struct member *m
     if (!rc && !rows.len)
         rc = wrong(e, level, m, t, "has no children");
     if (!rc)
-        rc = ru_merge(&x->sum, rows.ptr, rows.len, &x->want, &meta, e);
+        rc = rollup_row_merge(&x->sum, rows.ptr, rows.len, &x->want, &meta, e);
     if (!rc && !str_eq(buf_str(&x->want), row))
         rc = wrong(e, level, m, t, "is not the sum of its children");
     vec_free(&c.at);
@@ -139,7 +139,7 @@ static int check_point(struct rollups *x, uint32_t level, const struct member *m
     key_tl(&k, KEY_TL_GROUP, level, m, t - t % l->tl_chunk);
     int rc = check_get(x->c, KV_TL, key_str(&k), "timeline of a group", e);
     if (!rc)
-        rc = tl_decode(buf_str(&x->c->row), l->tl_chunk / l->tl_point, &x->tl, e);
+        rc = timeline_row_decode(buf_str(&x->c->row), l->tl_chunk / l->tl_point, &x->tl, e);
     if (rc)
         return rc;
     vec_for (i, &x->tl.points) {
@@ -157,14 +157,14 @@ static int on_ru(struct rollups *x, struct str key, struct str value, struct err
     struct vec_reader v;
     struct member m;
     uint32_t level, t, entry;
-    struct ru r;
+    struct rollup_row r;
 
     if (!key_ru_read(key, &level, &m, &t, &entry) || t % LEVELS[level].node ||
         (entry && level > 1) || GID_DIM(m.series) >= GROUP_DIMS)
         return err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len);
     if (purging_has(&x->c->purging, m.tenant, m.scope))
         return 0;
-    if (know_part(x, &m, e) || ru_read(value, &r, e) ||
+    if (know_part(x, &m, e) || rollup_row_read(value, &r, e) ||
         (r.vector.ptr && check_vector(x->c, m.tenant, m.scope, r.vector, &v, e)))
         return err_wrap(e, "level %u, slot %u, group %016" PRIx64, level, t, m.series);
     if (t < x->floors.at[level]) /* waits to be deleted */
@@ -199,7 +199,7 @@ static int merge_children(struct rollups *x, uint32_t level, const struct member
     rc = kv_iter_status(it, e);
     kv_iter_free(it);
     if (!rc)
-        rc = rows.len ? fn_merge(rows.ptr, rows.len, &x->want, e)
+        rc = rows.len ? function_cost_merge(rows.ptr, rows.len, &x->want, e)
                       : wrong(e, level, m, t, "functions without any below");
     vec_free(&rows);
     return rc;
@@ -209,9 +209,9 @@ static int merge_children(struct rollups *x, uint32_t level, const struct member
 static int check_against_node(const struct buf *node, const struct vec_reader *self, uint32_t level,
                               const struct member *m, uint32_t t, struct err *e)
 {
-    struct ru r;
+    struct rollup_row r;
 
-    if (ru_read(buf_str(node), &r, e))
+    if (rollup_row_read(buf_str(node), &r, e))
         return e->code;
     if (!r.meta.saturated && !self->meta.saturated && r.meta.total != self->meta.total)
         return wrong(e, level, m, t, "the self values of its functions are not its total");
@@ -223,7 +223,7 @@ static int on_fn(struct rollups *x, struct str key, struct str value, struct err
     struct vec_reader self, all;
     struct member m;
     uint32_t level, t;
-    struct fn_row r;
+    struct function_cost_row r;
     struct key k;
 
     if (!key_member_read(key, &level, &m, &t) || level < DIRTY_FIRST || t % LEVELS[level].node)
@@ -276,13 +276,13 @@ static int add_run(struct rollups *x, enum kv_cf cf, uint32_t row_level, uint32_
         kv_iter_new(x->c->v->kv, x->c->v->snap, cf, key_str(&first), key_str(&end));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct vec_reader v;
-        struct ru r;
+        struct rollup_row r;
         uint32_t l, t, entry;
         if (!key_ru_read(kv_iter_key(it), &l, &m, &t, &entry) || t < from || t >= to)
             continue;
         uint32_t i = t % LEVELS[level].bucket / LEVELS[level].node;
         if (cf == KV_RU) {
-            rc = ru_read(kv_iter_value(it), &r, e);
+            rc = rollup_row_read(kv_iter_value(it), &r, e);
             if (!rc && GID_DIM(m.series) < GROUP_DIMS)
                 add(&x->dims[GID_DIM(m.series)][i], &r.meta);
         } else {
@@ -419,7 +419,7 @@ int check_rollups(struct check *c, struct err *e)
     x = XNEW(struct rollups);
     x->c = c;
     x->arena = arena_new(SIZE_MAX / 2);
-    ru_sum_init(&x->sum);
+    rollup_row_sum_init(&x->sum);
     buf_init(&x->want, ROW_MAX);
     check_begin(c, CHECK_ROLLUPS);
     rc = each(x, KV_RU, on_ru, e);
@@ -433,7 +433,7 @@ int check_rollups(struct check *c, struct err *e)
     if (!rc)
         rc = each(x, KV_FN, on_fn, e);
     arena_free(x->arena);
-    ru_sum_deinit(&x->sum);
+    rollup_row_sum_deinit(&x->sum);
     buf_deinit(&x->want);
     vec_free(&x->tl.points);
     dirty_deinit(&x->dirty);

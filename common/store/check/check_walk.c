@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * check_walk: walks rows for the rules, hands each to a rule and keeps what it says. Rows in the
- * cold tier are left out where the reads of this thread may not go there (kv_reach.h).
+ * cold tier are left out where the reads of this thread may not go there (cold_read.h).
  */
 #include "common/base/mem.h"
 #include "common/store/check/check_impl.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/state/view.h"
 
 #define PROGRESS_EVERY 65536
@@ -40,7 +40,7 @@ void check_begin(struct check *c, enum check_kind kind)
 
 int check_found(struct check *c, int rc, struct err *e)
 {
-    struct kv_reach *reach = kv_reach();
+    struct cold_read *reach = cold_read();
 
     if (!rc || rc != ERR_CORRUPT)
         return rc;
@@ -60,7 +60,7 @@ int check_found(struct check *c, int rc, struct err *e)
 
 void check_here(void)
 {
-    struct kv_reach *reach = kv_reach();
+    struct cold_read *reach = cold_read();
 
     if (reach)
         reach->met = false;
@@ -68,7 +68,7 @@ void check_here(void)
 
 bool check_is_away(void)
 {
-    const struct kv_reach *reach = kv_reach();
+    const struct cold_read *reach = cold_read();
 
     return reach && reach->met;
 }

@@ -18,7 +18,7 @@
 #include "common/base/wr.h"
 #include "common/store/check/ledger_walk.h"
 #include "common/store/ledger/adjust.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
@@ -74,11 +74,11 @@ static int adopt_part(struct store *s, const struct ledger_audit *a, const struc
 int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err *e)
 {
     uint32_t tenant = a->result.tenant, scope = a->result.scope;
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
 
     if (rc)
         return rc;
-    if (a->generation != ledger_generation(s) || tombs_block(s, tenant, scope) ||
+    if (a->generation != ledger_generation(s) || tombs_pending_on(s, tenant, scope) ||
         tombs_newer_than(s, a->v->hot.applied))
         return 0;
     struct kv_batch *kb = kv_batch_new();
@@ -202,7 +202,8 @@ static int check_same(struct store *s, const struct ledger_audit *a, struct err 
     struct floors now;
 
     if (a->generation != ledger_generation(s) ||
-        tombs_block(s, a->result.tenant, a->result.scope) || tombs_newer_than(s, a->v->hot.applied))
+        tombs_pending_on(s, a->result.tenant, a->result.scope) ||
+        tombs_newer_than(s, a->v->hot.applied))
         return err_set(e, ERR_BUSY, "something was deleted while it was looked at: try again");
     vec_for (i, &a->parts) {
         if (floors_load(s->kv, NULL, &a->parts.ptr[i].m, &now, e))
@@ -233,7 +234,7 @@ int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, siz
                         struct str who, struct str reason, size_t *ret_rows, struct err *e)
 {
     struct ledger_accepted x = { .at_ms = MAX(store_now(s), 1), .who = who, .reason = reason };
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
     size_t rows = 0;
 
     if (!rc && (!who.len || who.len > LEDGER_WHO_MAX))

@@ -21,10 +21,10 @@
 #include "common/store/check/ledger_walk.h"
 #include "common/store/codec/raw.h"
 #include "common/store/delete/purge.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/ledger/adjust.h"
 #include "common/store/mask/purging.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/query/cover.h"
 #include "common/store/state/view.h"
 
@@ -360,7 +360,7 @@ static int walk_run(struct ledger_audit *a, size_t *rows, struct err *e)
 
     if (!a->in_run)
         seek_bucket(r, m, r->from / LEVELS[r->level].bucket, &a->next);
-    struct kv_reach *reach = kv_reach();
+    struct cold_read *reach = cold_read();
     if (reach)
         reach->met = false;
     struct kv_iter *it = kv_iter_new(a->v->kv, a->v->snap, cf, key_str(&a->next), STR_NULL);
@@ -512,8 +512,8 @@ int store_ledger_audit(struct ledger_audit *a, size_t rows_max, size_t deep_max,
         *ret_done = true;
         return 0;
     }
-    if (a->first && kv_reach())
-        kv_reach()->local = false;
+    if (a->first && cold_read())
+        cold_read()->local = false;
     while (!rc && rows && (!a->raw || a->run < a->runs.len)) {
         rc = a->raw ? walk_run(a, &rows, e) : walk_raw(a, &rows, e);
         if (!rc && a->deep_rows > deep_max && a->result.deep) { /* the rest is base, too */

@@ -16,7 +16,7 @@ struct ledger_node {
     struct ledger_found found;
     struct ledger_adjust adjust;
     struct ledger_sum at[3]; /* by enum ledger_where: what is there */
-    bool away;               /* some of it is far away, and was passed over (kv_reach.h) */
+    bool away;               /* some of it is far away, and was passed over (cold_read.h) */
 };
 struct ledger_part {
     struct member m;

@@ -13,8 +13,8 @@
  * gives equal bytes everywhere. Level 2 of groups, which the shard makes without a job, is left to
  * the offline check.
  *
- * Where the reader passes over rows that are far away (kv_reach.h), a node that needs one is passed
- * over, too.
+ * Where the reader passes over rows that are far away (cold_read.h), a node that needs one is
+ * passed over, too.
  *
  * What changes meanwhile is no finding: a step has one snapshot, a node of two jobs is begun again
  * if it was marked in between, and services with deletes under way are left alone.
@@ -26,15 +26,15 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/build/build_impl.h"
-#include "common/store/codec/fn.h"
-#include "common/store/codec/tl.h"
+#include "common/store/build/build_state.h"
+#include "common/store/codec/function_cost.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/delete/purge.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/mask/purging.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/dirty.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"
@@ -86,7 +86,7 @@ static int sound(enum kv_cf cf, struct str key, struct str value, struct err *e)
         return err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len);
     if (flags & KEY_TL_PRESENCE)
         return 0;
-    int rc = tl_decode(value, TL_POINTS_MAX, &row, e);
+    int rc = timeline_row_decode(value, TL_POINTS_MAX, &row, e);
     vec_free(&row.points);
     return rc;
 }
@@ -258,7 +258,7 @@ static int points_of(struct step *x, const struct build_node *n, const struct bu
         if (!key_tl_read(kv_iter_key(it), &flags, &level, &row_m, &t))
             rc = err_set(e, ERR_CORRUPT, "key of a timeline");
         else
-            rc = tl_decode(kv_iter_value(it), TL_POINTS_MAX, &row, e);
+            rc = timeline_row_decode(kv_iter_value(it), TL_POINTS_MAX, &row, e);
         for (size_t i = 0; !rc && i < row.points.len; i++) {
             const struct tl_point *p = &row.points.ptr[i];
             uint32_t at = t + p->point * LEVELS[below].tl_point;
@@ -320,7 +320,7 @@ static int check_node(struct step *x, struct err *e)
     struct scrub *s = x->s;
     struct build_job j = { 0 };
     struct build_room room = { .bytes_max = JOB_BYTES, .rows_max = x->rows_max, .arena = x->arena };
-    struct kv_reach *reach = kv_reach();
+    struct cold_read *reach = cold_read();
     struct dirty_mark mark;
 
     if (reach)
@@ -434,7 +434,7 @@ int store_scrub_mark(struct store *s, const struct build_node *n, struct err *e)
 {
     struct kv_batch *b = kv_batch_new();
     int64_t engine_ms = store_now(s);
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
 
     if (!rc)
         rc = dirty_mark(s, b,
@@ -447,7 +447,7 @@ int store_scrub_mark(struct store *s, const struct build_node *n, struct err *e)
     if (!rc)
         rc = store_write_batch(s, b, true, e);
     else
-        parts_clear(s->parts);
+        part_cache_clear(s->parts);
     kv_batch_free(b);
     return rc;
 }

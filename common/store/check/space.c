@@ -23,7 +23,7 @@
 #include "common/store/catalog/names.h"
 #include "common/store/codec/keys.h"
 #include "common/store/exemplar/exm.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"
 #include "common/sys/pool.h"
@@ -355,7 +355,7 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
     struct walk w = { .v = v, .o = o, .arena = a, .owners = map_str_new() };
     struct kv_stats stats;
     struct kv_disk disk;
-    struct kv_reach here = { .local = true }, *before = kv_reach_set(&here);
+    struct cold_read here = { .local = true }, *before = cold_read_policy_set(&here);
     int rc = kv_disk(v->kv, &disk, e);
 
     *ret = (struct space){ 0 };
@@ -364,7 +364,7 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
         rc = walk_family(&w, disk.live_bytes[i], e);
         ret->tables_bytes += disk.live_bytes[i];
     }
-    (void)kv_reach_set(before);
+    (void)cold_read_policy_set(before);
     if (!rc)
         rc = kv_far(v->kv, v->snap, on_far, &w, e);
     if (!rc)

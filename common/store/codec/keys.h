@@ -29,7 +29,7 @@
  *     u8      u32      u32      u32     u16     u64      u32        t = first slot of the node
  *
  *   value   vector (vec.h). In ru `series` is the group id (dimension u8 << 56 | ordinal u32), the
- *           value that of ru.h, and a late delta has the seal entry (u32) behind t.
+ *           value that of rollup_row.h, and a late delta has the seal entry (u32) behind t.
  *   leaf 37,500,002 of the series above, in bucket 8,680 of 6 h:
  *   00 000021e8 00000001 00000002 0003 abcdef0123456789 023c3462
  *
@@ -40,7 +40,7 @@
  * level
  *           is set in rows of a roll-up group, whose id stands in `series`. Bit 6: presence of a
  *           gauge (presence.h), level 0, in chunks of a day and buckets of 256 days.
- *   value   tl.h. Level 0 has a point per slot, level n one per node of level n.
+ *   value   timeline_row.h. Level 0 has a point per slot, level n one per node of level n.
  *
  * ---- wid: write ids by arrival ------------------------------------------------------------------
  *
@@ -54,7 +54,7 @@
  * ---- fn: values of functions, per group and node of level 2 and up
  * --------------------------------
  *
- *   key     as ru without entry       value   fn.h
+ *   key     as ru without entry       value   function_cost.h
  *
  * ---- exm: exemplars: exm.h draws its keys
  * ---------------------------------------------------------
@@ -99,7 +99,7 @@
  *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
  *   5e 5f                                   kept for the tree of time
  *   60 .. 6f                                deletes: tomb.h
- *   70 71                                   documents of tenants: doc.h
+ *   70 71                                   documents of tenants: tenant_doc.h
  *   74 .. 77                                kept for what else tenants have
  *   78 79                                   parts in the cold tier: common/cold/manifest.h
  *   7a                                      who acts on them: common/cold/generation.h
@@ -197,7 +197,8 @@ enum key_control {
     CONTROL_FORECAST = 7, /* bytes of files by day: forecast.h */
     CONTROL_REPL = 8,     /* last entry of the replication log: common/repl/apply.h */
     CONTROL_LEDGER = 9,   /* by whom the ledger is kept: ledger.c */
-    CONTROL_STOOD = 10, /* a clock far ahead: ms it stood so u64 | what it showed u64 (eclock.h) */
+    CONTROL_STOOD = 10,   /* a clock far ahead: ms it stood so u64 | what it showed u64
+    (engine_clock.h) */
 };
 enum key_dict { DICT_STRINGS = 1, DICT_FRAMES = 2, DICT_NODES = 3 };
 

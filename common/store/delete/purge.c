@@ -22,7 +22,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
-#include "common/store/build/build_impl.h"
+#include "common/store/build/build_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/due.h"
 #include "common/store/state/store_impl.h"
@@ -142,7 +142,7 @@ static void ended(struct store *s, struct tomb *t)
     all->pending--;
     all->ranges -= t->kind == TOMB_RANGE;
     atomic_store(&all->purged_view, view_latest(s));
-    build_look(s, DIRTY_FIRST, 0); /* what had to wait */
+    build_schedule(s, DIRTY_FIRST, 0); /* what had to wait */
     masks_deinit(&t->masks);
     purge_close(all);
 }
@@ -196,7 +196,7 @@ static void take_back(struct store *s, struct tomb *t, uint8_t phase, struct str
     struct tombs *all = s->tombs;
 
     tl_rows_reset(s->tl_rows);
-    parts_clear(s->parts);
+    part_cache_clear(s->parts);
     t->phase = phase;
     buf_reset(&t->cursor);
     buf_add_str(&t->cursor, cursor);
@@ -328,7 +328,7 @@ int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
 
     CHECK(rows_max > 0);
     *ret_more = false;
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
     if (t) {
         rc = step_tomb(s, t, rows_max, e);

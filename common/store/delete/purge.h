@@ -22,15 +22,15 @@
 
 #include "common/store/build/rollup_build.h"
 #include "common/store/catalog/group.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/codec/vecdiff.h"
 #include "common/store/codec/vecsum.h"
-#include "common/store/ledger/ledger_impl.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/ledger/ledger_counts.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/fn_calc.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 
 /* ---- runs of keys: purge_span.c ---- */
 
@@ -160,14 +160,14 @@ struct fix {
     VEC(struct fix_item) items;
     struct arena *arena;
 
-    struct ru_sum sum;
+    struct rollup_row_sum sum;
     struct vecsum less;
     struct vecdiff diff;
     VEC(uint64_t) ids;
     VEC(struct str) old;
     struct tl tl;
     struct buf all, taken, left, row, fn;
-    struct fn_calc *calc;
+    struct function_cost_calc *calc;
     struct rollup_rebuild *rebuild;
     struct fix_left *survivors; /* of a day, NULL: of none; purge_leaves.c */
     struct tl_rows *tl_rows;    /* the store's, for these */

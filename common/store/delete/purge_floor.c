@@ -18,7 +18,7 @@
 #include "common/base/mem.h"
 #include "common/store/catalog/names.h"
 #include "common/store/delete/purge.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
 
@@ -142,7 +142,7 @@ static int cut_row(struct fix *f, const struct retain_run *run, uint32_t level, 
     retain_key(&k, run, floor / run->bucket, m, t);
     int rc = kv_get(f->x->s->kv, NULL, KV_TL, key_str(&k), &f->row, e);
     if (!rc)
-        rc = tl_decode(buf_str(&f->row), run->chunk / width, &f->tl, e);
+        rc = timeline_row_decode(buf_str(&f->row), run->chunk / width, &f->tl, e);
     if (rc)
         return rc == ERR_NOT_FOUND ? 0 : rc;
     vec_for (i, &f->tl.points)

@@ -52,7 +52,7 @@ static struct fix *fix_new(struct store *s)
     f->mask = UINT32_MAX;
     f->tl_rows = s->tl_rows;
     f->arena = arena_new(ARENA_MAX);
-    ru_sum_init(&f->sum);
+    rollup_row_sum_init(&f->sum);
     vecsum_init(&f->less);
     vecdiff_init(&f->diff);
     buf_init(&f->all, ROW_MAX);
@@ -79,7 +79,7 @@ void fix_free(struct fix *f)
     vec_free(&f->old);
     vec_free(&f->tl.points);
     arena_free(f->arena);
-    ru_sum_deinit(&f->sum);
+    rollup_row_sum_deinit(&f->sum);
     vecsum_deinit(&f->less);
     vecdiff_deinit(&f->diff);
     buf_deinit(&f->all);
@@ -198,7 +198,7 @@ static int begin_anew(struct fix *f, struct err *why)
 
     kv_batch_clear(x->b);
     tl_rows_reset(x->s->tl_rows);
-    parts_clear(x->s->parts);
+    part_cache_clear(x->s->parts);
     x->rows = x->bytes = 0;
     x->outs.at.len = x->outs.last = 0;
     f->in_run = false;
@@ -316,7 +316,7 @@ int purge_groups(struct purge_step *x, bool *ret_done, struct err *e)
     }
     if (rc) {
         tl_rows_reset(x->s->tl_rows);
-        parts_clear(x->s->parts);
+        part_cache_clear(x->s->parts);
         f->in_run = false;
         return rc;
     }

@@ -17,10 +17,10 @@
  */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/delete/purge.h"
 #include "common/store/exemplar/exm.h"
-#include "common/store/ledger/ledger_impl.h"
+#include "common/store/ledger/ledger_counts.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/presence.h"
@@ -210,7 +210,7 @@ static int cut_points(struct walk *w, const struct at *a, struct str key, struct
     struct tl row = { 0 };
     size_t n = 0;
 
-    int rc = tl_decode(value, LEVELS[level].tl_chunk / width, &row, e);
+    int rc = timeline_row_decode(value, LEVELS[level].tl_chunk / width, &row, e);
     vec_for (i, &row.points) {
         uint64_t t = a->t + (uint64_t)row.points.ptr[i].point * width;
         if (t + width <= w->m->from || t >= w->m->to)

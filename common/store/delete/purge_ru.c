@@ -78,16 +78,16 @@ static int read_old(struct fix *f, uint32_t level, const struct member *m, uint3
 /* The node's members into f->ids; the sum of its vectors into f->all. */
 static int sum_old(struct fix *f, bool *ret_rolled, struct err *e)
 {
-    ru_sum_begin(&f->sum);
+    rollup_row_sum_begin(&f->sum);
     vec_for (i, &f->old)
-        if (ru_sum_add(&f->sum, f->old.ptr[i], e))
+        if (rollup_row_sum_add(&f->sum, f->old.ptr[i], e))
             return e->code;
-    (void)ru_sum_ids(&f->sum);
+    (void)rollup_row_sum_ids(&f->sum);
     f->ids.len = 0;
     vec_for (i, &f->sum.ids)
         vec_push(&f->ids, f->sum.ids.ptr[i]);
     *ret_rolled = f->sum.rolled0;
-    return f->sum.lists ? 0 : ru_sum_end(&f->sum, RU_VECTOR, &f->all, e);
+    return f->sum.lists ? 0 : rollup_row_sum_end(&f->sum, ROLLUP_ROW_VECTOR, &f->all, e);
 }
 
 /* Takes the series of the items out of f->ids. */
@@ -113,8 +113,8 @@ static int take_ids(struct fix *f, uint64_t gid, const struct fix_item *items, s
 static int take_vectors(struct fix *f, const struct fix_item *items, size_t n, uint32_t from,
                         uint32_t to, struct vec_meta *ret, struct err *e)
 {
-    struct ru r;
-    int rc = ru_read(buf_str(&f->all), &r, e);
+    struct rollup_row r;
+    int rc = rollup_row_read(buf_str(&f->all), &r, e);
 
     vecsum_begin(&f->less);
     for (size_t i = 0; !rc && i < n; i++)
@@ -127,7 +127,7 @@ static int take_vectors(struct fix *f, const struct fix_item *items, size_t n, u
 
 /* f->left, with f->ids if the form is a list's, becomes the row. */
 static int put_left(struct fix *f, uint32_t level, const struct member *m, uint32_t t,
-                    const struct vec_meta *meta, enum ru_form form, struct err *e)
+                    const struct vec_meta *meta, enum rollup_row_form form, struct err *e)
 {
     struct key k;
     int rc;
@@ -138,12 +138,12 @@ static int put_left(struct fix *f, uint32_t level, const struct member *m, uint3
         kv_batch_del(f->x->b, KV_RU, key_str(&k));
         return 0;
     }
-    ru_sum_begin(&f->sum);
-    rc = ru_sum_vector(&f->sum, buf_str(&f->left), e);
-    for (size_t i = 0; form == RU_LIST_VECTOR && i < f->ids.len; i++)
-        ru_sum_member(&f->sum, f->ids.ptr[i]);
+    rollup_row_sum_begin(&f->sum);
+    rc = rollup_row_sum_vector(&f->sum, buf_str(&f->left), e);
+    for (size_t i = 0; form == ROLLUP_ROW_LIST_VECTOR && i < f->ids.len; i++)
+        rollup_row_sum_member(&f->sum, f->ids.ptr[i]);
     if (!rc)
-        rc = ru_sum_end(&f->sum, form, &f->row, e);
+        rc = rollup_row_sum_end(&f->sum, form, &f->row, e);
     if (!rc)
         kv_batch_put(f->x->b, KV_RU, key_str(&k), buf_str(&f->row));
     return rc;
@@ -163,7 +163,7 @@ static int take_leaves(struct fix *f, const struct member *m, const struct fix_i
             any = any || row_of(f, &items[i])->t == t;
         if (any && (read_old(f, 0, m, t, e) || sum_old(f, &rolled, e) ||
                     take_vectors(f, items, n, t, t + LEAF_SLOTS, &left, e) ||
-                    put_left(f, 0, m, t, &left, RU_VECTOR, e)))
+                    put_left(f, 0, m, t, &left, ROLLUP_ROW_VECTOR, e)))
             return e->code;
     }
     return 0;
@@ -181,7 +181,7 @@ static int take_points(struct fix *f, const struct member *group, uint32_t index
     if (rc == ERR_NOT_FOUND)
         return not_there(f, f->part.series, "a series has leaves and no timeline", e);
     if (!rc)
-        rc = tl_decode(buf_str(&f->row), LEVELS[0].tl_chunk, &f->tl, e);
+        rc = timeline_row_decode(buf_str(&f->row), LEVELS[0].tl_chunk, &f->tl, e);
     vec_for (i, &f->tl.points) {
         const struct tl_point *p = &f->tl.points.ptr[i];
         if (!rc && chunk + p->point >= f->t && chunk + p->point < f->t + f->width)
@@ -205,7 +205,8 @@ static int fix_minute(struct fix *f, const struct member *m, const struct fix_it
         return e->code;
     if (!rolled && left.writes && !f->ids.len)
         return not_there(f, m->series, "it has values and no members", e);
-    if (put_left(f, 1, m, f->t, &left, rolled ? RU_ROLLED_VECTOR : RU_LIST_VECTOR, e) ||
+    if (put_left(f, 1, m, f->t, &left, rolled ? ROLLUP_ROW_ROLLED_VECTOR : ROLLUP_ROW_LIST_VECTOR,
+                 e) ||
         (rolled && take_leaves(f, m, items, n, e)))
         return e->code;
     for (size_t i = 0; i < n; i++)
@@ -271,13 +272,13 @@ static int take_from_list(struct fix *f, const struct member *m, const struct fi
         return rc;
     for (size_t i = 0; !rc && i < f->ids.len; i++)
         rc = add_member(f, f->ids.ptr[i], e);
-    ru_sum_begin(&f->sum);
+    rollup_row_sum_begin(&f->sum);
     f->sum.meta = *left;
     f->sum.rows = 1;
     vec_for (i, &f->ids)
-        ru_sum_member(&f->sum, f->ids.ptr[i]);
+        rollup_row_sum_member(&f->sum, f->ids.ptr[i]);
     if (!rc)
-        rc = ru_sum_end(&f->sum, RU_LIST, &f->row, e);
+        rc = rollup_row_sum_end(&f->sum, ROLLUP_ROW_LIST, &f->row, e);
     key_ru(&k, f->run.lead, m, f->t);
     if (!rc)
         kv_batch_put(f->x->b, KV_RU, key_str(&k), buf_str(&f->row));
@@ -301,7 +302,7 @@ static int fix_base(struct fix *f, const struct member *m, const struct fix_item
     } else {
         rc = take_vectors(f, items, n, 0, UINT32_MAX, &left, e);
         if (!rc)
-            rc = put_left(f, level, m, f->t, &left, RU_VECTOR, e);
+            rc = put_left(f, level, m, f->t, &left, ROLLUP_ROW_VECTOR, e);
         if (!rc && left.writes)
             rc = fn_calc_add(f->calc, buf_str(&f->left), e);
     }
@@ -412,12 +413,12 @@ static int put_mixed(struct fix *f, const struct mixed *at, size_t n, struct err
     int rc = 0;
 
     m.series = at->gid;
-    ru_sum_begin(&f->sum);
+    rollup_row_sum_begin(&f->sum);
     fn_calc_begin(f->calc, NULL, m.tenant, m.scope);
     for (size_t i = 0; !rc && i < n; i++) {
         if (!at[i].bytes.ptr)
             continue;
-        rc = ru_sum_vector(&f->sum, at[i].bytes, e);
+        rc = rollup_row_sum_vector(&f->sum, at[i].bytes, e);
         if (!rc)
             rc = fn_calc_add(f->calc, at[i].bytes, e);
     }
@@ -426,7 +427,7 @@ static int put_mixed(struct fix *f, const struct mixed *at, size_t n, struct err
         return rc;
     }
     meta = f->sum.meta;
-    rc = ru_sum_end(&f->sum, RU_VECTOR, &f->row, e);
+    rc = rollup_row_sum_end(&f->sum, ROLLUP_ROW_VECTOR, &f->row, e);
     if (rc)
         return rc;
     struct key k;

@@ -6,7 +6,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/delete/purge.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
@@ -233,7 +233,7 @@ int store_reclaimed(struct store *s, const struct reclaim_key *keys, size_t n, b
 {
     struct tombs *tombs = s->tombs;
     bool left = false;
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
 
     for (size_t i = 0; !rc && i < tombs->at.len; i++) {
         struct tomb *t = tombs->at.ptr[i];

@@ -22,10 +22,10 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/catalog/group.h"
-#include "common/store/delete/doc.h"
 #include "common/store/delete/purge.h"
+#include "common/store/delete/tenant_doc.h"
 #include "common/store/delete/tomb_delete_impl.h"
-#include "common/store/ledger/ledger_impl.h"
+#include "common/store/ledger/ledger_counts.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
@@ -358,7 +358,7 @@ static void on_written(void *cookie)
 
     vec_for (i, &s->raw.at)
         known = MAX(known, (s->raw.at.ptr[i].bucket + 1) * RAW_BUCKET_SLOTS);
-    s->shown_applied = x->n.n;
+    s->published_applied = x->n.n;
     for (size_t i = 0; x->n.rows && i < x->p->scopes.len; i++)
         hot_block(s->hot, x->p->tenant, x->p->scopes.ptr[i].scope, known);
 }
@@ -522,7 +522,7 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
     bool split = false;
 
     *ret = (struct tomb_result){ 0 };
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
     CHECK(store_quiet(s)); /* behind that: what was staged for a group that failed never is */
     const struct tomb *before = find_id(s, r);

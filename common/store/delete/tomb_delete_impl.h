@@ -5,9 +5,9 @@
 #ifndef COMMON_STORE_DELETE_TOMB_DELETE_IMPL_H
 #define COMMON_STORE_DELETE_TOMB_DELETE_IMPL_H
 
-#include "common/store/ledger/ledger_impl.h"
-#include "common/store/mask/tomb_impl.h"
-#include "common/store/seal/seal_impl.h"
+#include "common/store/ledger/ledger_counts.h"
+#include "common/store/mask/tomb_list.h"
+#include "common/store/seal/seal_steps.h"
 
 struct gone_wid { /* a write id some of whose unsealed rows go */
     uint32_t bucket, t, had;

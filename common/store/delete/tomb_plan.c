@@ -15,7 +15,7 @@
 
 #include "common/base/size.h"
 #include "common/store/delete/purge.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/query/match.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/store_impl.h"

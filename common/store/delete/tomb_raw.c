@@ -58,7 +58,7 @@ static int take_row(struct deleting *x, struct kv_iter *it, uint32_t *taken, str
     w.t = r.t;
     w.had = head.wid_rows;
     memcpy(w.wid, wid, 16);
-    if (w.bucket >= x->s->wid_low)
+    if (w.bucket >= x->s->write_id_low)
         vec_push(&x->wids, w);
     ++*taken;
     return 0;

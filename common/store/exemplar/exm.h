@@ -167,7 +167,7 @@ struct exm_gate *exm_gate_new(void);
 void exm_gate_free(struct exm_gate *g); /* NULL is fine */
 
 struct dict;
-struct exm_stage {
+struct exemplar_stage {
     const struct store_series *in;
     struct member m;
     const struct dict *dict; /* s->scratch.node_map leads to its ids */
@@ -176,10 +176,11 @@ struct exm_stage {
                    const uint64_t *values, size_t len, struct buf *out);
     int64_t engine_ms;
 };
-NODISCARD int exm_check(const struct store_series *r, size_t nodes, struct err *e); /* ERR_INPUT */
+NODISCARD int exemplar_check(const struct store_series *r, size_t nodes,
+                             struct err *e); /* ERR_INPUT */
 /* Both rows of each exemplar of the series into the batch, as far as the bounds allow. */
-void exm_stage(struct store *s, const struct exm_stage *x, struct kv_batch *b,
-               struct store_result *ret);
+void exemplar_stage(struct store *s, const struct exemplar_stage *x, struct kv_batch *b,
+                    struct store_result *ret);
 
 /* Buckets below this are not read any more, and dropped a little later. */
 uint32_t exm_low(const struct store *s, int64_t engine_ms);

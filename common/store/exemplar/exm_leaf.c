@@ -21,12 +21,12 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/codec/vec.h"
 #include "common/store/exemplar/exm_impl.h"
 #include "common/store/query/scan.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/tl_scan.h"
+#include "common/store/state/timeline_row_scan.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"
 
@@ -181,7 +181,7 @@ static int on_points(void *cookie, size_t series, uint32_t chunk, struct str val
     struct exm_walk *w = x->w;
     const struct exm_at *at = &w->at.ptr[x->base + series];
 
-    if (exm_count_row(w, e) || tl_decode(value, LEVELS[0].tl_chunk, &x->row, e))
+    if (exm_count_row(w, e) || timeline_row_decode(value, LEVELS[0].tl_chunk, &x->row, e))
         return e->code;
     for (size_t i = 0, next; i < x->row.points.len; i = next) {
         uint32_t t = chunk + x->row.points.ptr[i].point;
@@ -235,19 +235,19 @@ static int list_part(struct leaves *x, const uint64_t *ids, struct err *e)
                         .fn = on_raw,
                         .cookie = x,
                         .cancel = w->q->q.cancel };
-    struct tl_scan sealed = { .v = w->v,
-                              .tenant = m.tenant,
-                              .scope = m.scope,
-                              .ptype = m.ptype,
-                              .ids = ids,
-                              .len = x->len,
-                              .from = x->from,
-                              .to = x->to,
-                              .fn = on_points,
-                              .cookie = x,
-                              .cancel = w->q->q.cancel };
+    struct timeline_row_scan sealed = { .v = w->v,
+                                        .tenant = m.tenant,
+                                        .scope = m.scope,
+                                        .ptype = m.ptype,
+                                        .ids = ids,
+                                        .len = x->len,
+                                        .from = x->from,
+                                        .to = x->to,
+                                        .fn = on_points,
+                                        .cookie = x,
+                                        .cancel = w->q->q.cancel };
 
-    if (scan_raw(&raw, w->raw_low, e) || tl_scan(&sealed, e))
+    if (scan_raw(&raw, w->raw_low, e) || timeline_row_scan(&sealed, e))
         return e->code;
     vec_for (i, &x->hot) {
         const struct hot *h = &x->hot.ptr[i];
@@ -423,7 +423,8 @@ int exm_leaf_ids(struct exm_walk *w, size_t first, size_t end, struct err *e)
     for (size_t i = first; i < end; i++) {
         uint64_t hash = w->at.ptr[i].hash;
         for (size_t k = find_want(w, hash); k < w->wants.len && w->wants.ptr[k].hash == hash; k++)
-            if (read_want(w, i, &w->wants.ptr[k], floor, e) || match_canceled(w->q->q.cancel, e))
+            if (read_want(w, i, &w->wants.ptr[k], floor, e) ||
+                store_check_canceled(w->q->q.cancel, e))
                 return e->code;
     }
     return 0;

@@ -178,7 +178,7 @@ int exm_count_row(struct exm_walk *w, struct err *e)
                        " rows: ask for a shorter range or fewer series",
                        w->q->q.rows_max);
     w->rows++;
-    return match_canceled(w->q->q.cancel, e);
+    return store_check_canceled(w->q->q.cancel, e);
 }
 
 static int read_key(struct str key, bool want_index, struct exm_ref *x, struct err *e)
@@ -287,7 +287,7 @@ static int walk_kind(struct exm_walk *w, uint32_t scope, enum exid_kind kind, st
         for (size_t i = 0; i < ids; i++) {
             exm_id_prefix(&prefix, w->buckets.ptr[b], &m, kind,
                           w->q->ids_len ? w->q->ids[i] : STR_NULL);
-            if (take_rows(w, &prefix, e) || match_canceled(w->q->q.cancel, e))
+            if (take_rows(w, &prefix, e) || store_check_canceled(w->q->q.cancel, e))
                 return e->code;
         }
     }

@@ -18,7 +18,7 @@
 #include "common/base/mem.h"
 #include "common/store/codec/vec.h"
 #include "common/store/exemplar/exm.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
@@ -53,7 +53,7 @@ void exm_gate_free(struct exm_gate *g)
     xfree(g);
 }
 
-int exm_check(const struct store_series *r, size_t nodes, struct err *e)
+int exemplar_check(const struct store_series *r, size_t nodes, struct err *e)
 {
     for (size_t i = 0; i < r->exemplars_len; i++) {
         const struct store_exemplar *x = &r->exemplars[i];
@@ -98,7 +98,7 @@ static uint64_t *gate_bytes(struct exm_gate *g, uint32_t tenant)
 }
 
 /* One exemplar: its bytes, or 0 if they would pass `left`. */
-static size_t put(struct store *s, const struct exm_stage *x, const struct store_exemplar *in,
+static size_t put(struct store *s, const struct exemplar_stage *x, const struct store_exemplar *in,
                   uint64_t left, struct kv_batch *b)
 {
     struct exm_ref ref = {
@@ -125,8 +125,8 @@ static size_t put(struct store *s, const struct exm_stage *x, const struct store
     return bytes;
 }
 
-void exm_stage(struct store *s, const struct exm_stage *x, struct kv_batch *b,
-               struct store_result *ret)
+void exemplar_stage(struct store *s, const struct exemplar_stage *x, struct kv_batch *b,
+                    struct store_result *ret)
 {
     const struct store_exm_opts *o = &s->o.exm;
     struct exm_gate *g = s->exm;
@@ -181,7 +181,7 @@ static int drop_below(struct store *s, uint32_t low, struct err *e)
     exm_bucket_prefix(&from, first);
     exm_bucket_prefix(&to, low);
     mutex_lock(&s->write);
-    rc = store_refuse(s, e);
+    rc = store_check_writable(s, e);
     if (!rc)
         rc = kv_drop_range(s->kv, KV_EXM, exm_key_str(&from), exm_key_str(&to), e);
     mutex_unlock(&s->write);

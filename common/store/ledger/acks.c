@@ -6,7 +6,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/ledger/ledger_mem.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
@@ -109,7 +109,7 @@ int store_acks_drop(struct store *s, bool *ret_more, struct err *e)
     struct kv_batch *b = kv_batch_new();
     int64_t now = store_now(s);
     size_t rows = 0;
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
 
     key_end(&to);
     if (l->drop.len)

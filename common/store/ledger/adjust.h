@@ -5,7 +5,7 @@
 #ifndef COMMON_STORE_LEDGER_ADJUST_H
 #define COMMON_STORE_LEDGER_ADJUST_H
 
-#include "common/store/ledger/ledger_impl.h"
+#include "common/store/ledger/ledger_counts.h"
 
 #define LEDGER_ACCEPTED_VERSION 1
 #define LEDGER_ACCEPTED_KEY_LEN (LEDGER_KEY_LEN + 8) /* of 74 */

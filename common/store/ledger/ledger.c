@@ -10,7 +10,7 @@
  * by how much they are wrong (58), and notes it as of this generation (59). The same for a database
  * that has no ledger at all.
  */
-#include "common/store/ledger/ledger_impl.h"
+#include "common/store/ledger/ledger_counts.h"
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"

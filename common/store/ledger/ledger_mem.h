@@ -7,7 +7,7 @@
 
 #include "common/base/map.h"
 #include "common/store/ledger/acks.h"
-#include "common/store/ledger/ledger_impl.h"
+#include "common/store/ledger/ledger_counts.h"
 
 struct ledger_entry; /* ledger_in.c */
 struct ledger {

@@ -15,7 +15,7 @@
 #include "common/base/rd.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 
 #define VERSION   1
 #define ARENA_MAX (256 * MIB)

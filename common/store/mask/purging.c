@@ -5,7 +5,7 @@
  */
 #include "common/store/mask/purging.h"
 
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 
 static int add_dead_tenants(struct purging *p, struct kv *kv, const struct kv_snap *snap,
                             struct err *e)

@@ -14,7 +14,7 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/catalog/derived.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"
@@ -363,7 +363,7 @@ void tombs_close(struct tombs *t)
 
 /* ---- what others ask ---- */
 
-bool tombs_block(const struct store *s, uint32_t tenant, uint32_t scope)
+bool tombs_pending_on(const struct store *s, uint32_t tenant, uint32_t scope)
 {
     const struct tombs *all = s->tombs;
 

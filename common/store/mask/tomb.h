@@ -40,12 +40,12 @@
  * says how long the seal log was when the push arrived, or which entry folded it last; where an
  * entry after that deleted all of the push (tombs_forgot), the same push again is refused during
  * the guard of that entry (store_opts.delete_guard_ms): it may be a copy that was under way
- * (tomb_late.c). Later it is taken as new. Entries are remembered for that as long as the horizon.
- * A push that was deleted in part stays a duplicate: its other part is there.
+ * (tomb_late_push.c). Later it is taken as new. Entries are remembered for that as long as the
+ * horizon. A push that was deleted in part stays a duplicate: its other part is there.
  *
- * While a tomb is not purged, nobody builds, drops or moves floors of its services (tombs_block):
- * nodes would be made of what is deleted. Work given out before (compactor) is refused: it was read
- * before entry n (tombs_block_since).
+ * While a tomb is not purged, nobody builds, drops or moves floors of its services
+ * (tombs_pending_on): nodes would be made of what is deleted. Work given out before (compactor) is
+ * refused: it was read before entry n (tombs_block_since).
  *
  * Purging deletes what is there, so it can begin again at any row: a step is one batch, without
  * fsync; what a power cut takes back is done again. The masks go in the batch after the last row.

@@ -363,7 +363,7 @@ static int estimate_type(struct estimate *x, const struct store_query *q, struct
     for (size_t i = 0; !rc && targets_part(&t, q, i, &x->part); i++) {
         rc = estimate_part(x, raw_low, &last, e);
         if (!rc)
-            rc = match_canceled(q->cancel, e);
+            rc = store_check_canceled(q->cancel, e);
     }
     targets_close(&t);
     arena_reset(a);

@@ -4,7 +4,7 @@
  *
  *   per service, per point of the grid: cover (as for a flame graph)
  *       groups, level >= 2   rows of fn: one addition per function
- *       everything else      vectors ─> their sum ─> fn_calc: once per point
+ *       everything else      vectors ─> their sum ─> function_cost_calc: once per point
  *   and unsealed rows the same way
  *
  * So a year of a service costs some hundred rows of fn; a selector that no group answers costs its
@@ -39,7 +39,7 @@ struct functions {
     struct arena *arena;
     struct tl_targets t;
     struct tl_part part; /* series or groups of a service: at hand */
-    struct fn_calc *calc;
+    struct function_cost_calc *calc;
     VEC(struct function) at;
     struct map_str *by_name; /* -> index + 1 */
     struct map_u64 by_ptr;   /* address of a name in a dictionary of the service -> index */
@@ -77,7 +77,8 @@ static int new_function(struct functions *x, struct str name, uint32_t *ret, str
     return 0;
 }
 
-/* Names of a dictionary do not move while fn_calc holds it, so their address is a key. */
+/* Names of a dictionary do not move while function_cost_calc holds it, so their address is a key.
+   */
 static int find(struct functions *x, struct str name, uint32_t *ret, struct err *e)
 {
     uint64_t key = (uint64_t)(uintptr_t)name.ptr << 1 | !name.len;
@@ -211,16 +212,16 @@ static int read_point(struct functions *x, uint32_t from, uint32_t to, struct er
 static int read_presence(struct functions *x, struct err *e)
 {
     const struct tl_part *p = &x->part;
-    struct tl_scan c = { .v = x->v,
-                         .tenant = p->m.tenant,
-                         .scope = p->m.scope,
-                         .ptype = p->m.ptype,
-                         .flags = p->p.group ? KEY_TL_GROUP : 0,
-                         .ids = p->p.scan.series,
-                         .len = p->p.scan.len,
-                         .from = p->from,
-                         .to = p->to,
-                         .cancel = p->p.scan.cancel };
+    struct timeline_row_scan c = { .v = x->v,
+                                   .tenant = p->m.tenant,
+                                   .scope = p->m.scope,
+                                   .ptype = p->m.ptype,
+                                   .flags = p->p.group ? KEY_TL_GROUP : 0,
+                                   .ids = p->p.scan.series,
+                                   .len = p->p.scan.len,
+                                   .from = p->from,
+                                   .to = p->to,
+                                   .cancel = p->p.scan.cancel };
 
     return x->leaves ? presence_read(&c, x->leaves, e) : 0;
 }

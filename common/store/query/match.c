@@ -455,7 +455,7 @@ int match_each(struct match *m, const atomic_bool *cancel, match_fn fn, void *co
     x.it = kv_iter_new(m->v->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
     roaring_init_iterator(m->ordinals, &at);
     for (; !rc && at.has_value; roaring_advance_uint32_iterator(&at)) {
-        rc = match_canceled(cancel, e);
+        rc = store_check_canceled(cancel, e);
         if (!rc && seek_ordinal(&x, at.current_value))
             rc = read_series(&x, at.current_value, fn, cookie, e);
     }

@@ -322,7 +322,7 @@ static int read_raw(struct merge *m, uint32_t raw_low, struct err *e)
 /* Leaves in which a gauge has data, at whatever level its values are kept. */
 static int read_leaves(struct merge *m, struct err *e)
 {
-    struct tl_scan c = {
+    struct timeline_row_scan c = {
         .v = m->v,
         .tenant = m->scan.tenant,
         .scope = m->scan.scope,

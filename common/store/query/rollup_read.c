@@ -13,7 +13,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/codec/raw.h"
 #include "common/store/query/match.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"
 
@@ -54,7 +54,7 @@ static int scan_group(struct reader *x, struct kv_iter *it, uint32_t level, size
             return err_set(e, ERR_CORRUPT, "key of a roll-up has %zu bytes", kv_iter_key(it).len);
         if (memcmp(kv_iter_key(it).ptr, k.b, KEY_MEMBER_HEAD) != 0 || t >= to)
             return 0;
-        rc = match_canceled(r->cancel, e);
+        rc = store_check_canceled(r->cancel, e);
         if (!rc)
             rc = fn(x, group, t, kv_iter_value(it), e);
     }
@@ -104,7 +104,7 @@ static int give_member(struct reader *x, uint32_t level, const struct listed *l,
                        ", which has no row",
                        r->gids[l->group], t, level, l->series);
     if (!rc)
-        rc = match_canceled(r->cancel, e);
+        rc = store_check_canceled(r->cancel, e);
     return rc ? rc : r->fn(r->cookie, l->group, t, buf_str(&x->row), e);
 }
 
@@ -123,14 +123,14 @@ static int by_listed(const void *a, const void *b)
 
 static int on_node(struct reader *x, size_t group, uint32_t t, struct str row, struct err *e)
 {
-    struct ru u;
+    struct rollup_row u;
 
-    if (ru_read(row, &u, e))
+    if (rollup_row_read(row, &u, e))
         return e->code;
     if (u.vector.ptr)
         return x->r->fn(x->r->cookie, group, t, u.vector, e);
     for (size_t i = 0; i < u.len; i++)
-        vec_push(&x->members, ((struct listed){ group, ru_id(&u, i), t }));
+        vec_push(&x->members, ((struct listed){ group, rollup_row_id(&u, i), t }));
     return 0;
 }
 
@@ -147,16 +147,16 @@ static int read_nodes(struct reader *x, uint32_t level, struct err *e)
 
 static int on_minute(struct reader *x, size_t group, uint32_t t, struct str row, struct err *e)
 {
-    struct ru u;
+    struct rollup_row u;
 
-    if (ru_read(row, &u, e))
+    if (rollup_row_read(row, &u, e))
         return e->code;
     if (u.rolled0) {
         vec_push(&x->rolled, ((struct listed){ group, 0, t }));
         return 0;
     }
     for (size_t i = 0; i < u.len; i++)
-        vec_push(&x->members, ((struct listed){ group, ru_id(&u, i), t }));
+        vec_push(&x->members, ((struct listed){ group, rollup_row_id(&u, i), t }));
     return 0;
 }
 
@@ -170,9 +170,9 @@ static bool is_rolled(const struct reader *x, size_t group, uint32_t t)
 
 static int on_leaf(struct reader *x, size_t group, uint32_t t, struct str row, struct err *e)
 {
-    struct ru u;
+    struct rollup_row u;
 
-    if (ru_read(row, &u, e))
+    if (rollup_row_read(row, &u, e))
         return e->code;
     if (!u.vector.ptr)
         return err_set(e, ERR_CORRUPT, "a roll-up of level 0 at slot %u has no vector", t);

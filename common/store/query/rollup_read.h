@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rollup_read.h: reads rows of groups. What they hold: ru.h; which exist: TREE.md. Any thread.
+ * rollup_read.h: reads rows of groups. What they hold: rollup_row.h; which exist: TREE.md. Any
+ * thread.
  */
 #ifndef COMMON_STORE_QUERY_ROLLUP_READ_H
 #define COMMON_STORE_QUERY_ROLLUP_READ_H

@@ -92,7 +92,7 @@ int scan_level(const struct scan *c, enum kv_cf cf, uint32_t level, struct err *
         }
         size_t i = cmp_member(&m, c) ? c->len : find(c, m.series);
         if (i < c->len && c->series[i] == m.series && t >= c->from && t < c->to) {
-            rc = match_canceled(c->cancel, e);
+            rc = store_check_canceled(c->cancel, e);
             if (!rc)
                 rc = c->fn(c->cookie, i, t, kv_iter_value(it), e);
             kv_iter_next(it);
@@ -151,7 +151,7 @@ static bool next_raw(const struct scan *c, const struct member *m, uint32_t t, s
 static int give_raw(const struct scan *c, size_t i, uint32_t t, struct str value, struct err *e)
 {
     struct raw_row row;
-    int rc = match_canceled(c->cancel, e);
+    int rc = store_check_canceled(c->cancel, e);
 
     if (!rc)
         rc = raw_row_read(value, &row, e);

@@ -17,7 +17,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/codec/vec.h"
 #include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
@@ -164,7 +164,7 @@ static int on_sealed(void *cookie, size_t series, uint32_t chunk, struct str val
     struct line *l;
 
     if (count_row(x, e) || get_line(x, series, &l, e) ||
-        tl_decode(value, LEVELS[x->level].tl_chunk / width, &x->row, e))
+        timeline_row_decode(value, LEVELS[x->level].tl_chunk / width, &x->row, e))
         return e->code;
     vec_for (i, &x->row.points) {
         const struct tl_point *p = &x->row.points.ptr[i];
@@ -239,7 +239,8 @@ static int on_presence(void *cookie, size_t series, uint32_t first, uint32_t end
 /* ---- the query ---- */
 
 /* The rows of the runs of one level; runs whose rows are neighbours are one scan. */
-static int read_level(struct timeline *x, struct tl_scan *c, uint32_t level, struct err *e)
+static int read_level(struct timeline *x, struct timeline_row_scan *c, uint32_t level,
+                      struct err *e)
 {
     const struct cover_run *r = x->cover.at[level].ptr;
     uint32_t chunk = tl_chunk(c->flags, level);
@@ -253,7 +254,7 @@ static int read_level(struct timeline *x, struct tl_scan *c, uint32_t level, str
             end = r[next].to;
         c->from = r[i].from;
         c->to = end;
-        rc = tl_scan(c, e);
+        rc = timeline_row_scan(c, e);
     }
     return rc;
 }
@@ -266,7 +267,7 @@ static int by_from(const void *a, const void *b)
 }
 
 /* Leaves with data in the runs of all levels above 0. */
-static int read_presence(struct timeline *x, struct tl_scan *c, struct err *e)
+static int read_presence(struct timeline *x, struct timeline_row_scan *c, struct err *e)
 {
     VEC(struct cover_run) all = { 0 };
     int rc = 0;
@@ -298,16 +299,16 @@ static int read_piece(struct timeline *x, const struct mask_part *piece, struct 
                               .group = p->p.group,
                               .floors = p->floors,
                               .dirty = &x->dirty };
-    struct tl_scan c = { .v = x->v,
-                         .tenant = p->m.tenant,
-                         .scope = p->m.scope,
-                         .ptype = p->m.ptype,
-                         .flags = p->p.group ? KEY_TL_GROUP : 0,
-                         .ids = piece->series,
-                         .len = piece->len,
-                         .fn = on_sealed,
-                         .cookie = x,
-                         .cancel = x->q->cancel };
+    struct timeline_row_scan c = { .v = x->v,
+                                   .tenant = p->m.tenant,
+                                   .scope = p->m.scope,
+                                   .ptype = p->m.ptype,
+                                   .flags = p->p.group ? KEY_TL_GROUP : 0,
+                                   .ids = piece->series,
+                                   .len = piece->len,
+                                   .fn = on_sealed,
+                                   .cookie = x,
+                                   .cancel = x->q->cancel };
     int rc = 0;
 
     x->index = piece->index;

@@ -19,7 +19,7 @@
 
 #include "common/base/rd.h"
 #include "common/model/slot.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"

@@ -5,7 +5,7 @@
  *   a round, every interval:
  *     FLOORS   each service and type: floors up to where its policy wants them, in one batch with
  *              range deletes of the buckets that lie wholly below          (retain_floor.c)
- *     PURGE    the same for rows below a floor in the bucket the floor stands in (retain_purge.c)
+ *     PURGE    the same for rows below a floor in the bucket the floor stands in (retain_trim.c)
  *     FILES    per level, the buckets below the floors of *all*: whole files
  *     EPOCHS   once a day: dictionaries no row can name any more            (retain_epoch.c)
  *
@@ -27,8 +27,8 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "common/store/mask/tomb_impl.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/mask/tomb_list.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
@@ -124,7 +124,7 @@ void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms
     struct floors f = { 0 };
 
     /* While deletes are purged floors stay: rows of before are told by them. */
-    if (r->policy && !tombs_block(s, of->m.tenant, of->m.scope)) {
+    if (r->policy && !tombs_pending_on(s, of->m.tenant, of->m.scope)) {
         struct retain_keep keep = keep_of(s, of);
 
         retain_floors(&keep, engine_ms, &f);
@@ -226,7 +226,7 @@ static int one_step(struct store *s, size_t rows_max, struct err *e)
             end_floors(s);
         break;
     case RETAIN_PURGE:
-        rc = retain_purge_step(s, rows_max, &done, e);
+        rc = retain_trim_step(s, rows_max, &done, e);
         if (!rc && done)
             r->phase = RETAIN_FILES;
         break;
@@ -264,7 +264,7 @@ int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e
     int rc;
 
     *ret_more = false;
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
     if (s->clock.held || !r->policy)
         return 0;
@@ -286,8 +286,8 @@ int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e
 uint64_t store_retain_wait_ms(const struct store *s)
 {
     const struct retain *r = s->retain;
-    struct eclock clock = s->clock;
-    int64_t now = eclock_now(&clock);
+    struct engine_clock clock = s->clock;
+    int64_t now = engine_clock_now(&clock);
 
     if (!r->policy)
         return IDLE_WAIT_MS;

@@ -12,7 +12,7 @@
  */
 #include "common/model/slot.h"
 #include "common/store/dict/dict_rows.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 

@@ -3,9 +3,9 @@
  * retain_floor: how far the floors of one service and type may rise, and the batch that does it.
  */
 #include "common/model/slot.h"
-#include "common/store/ledger/ledger_impl.h"
-#include "common/store/mask/tomb_impl.h"
-#include "common/store/retain/retain_impl.h"
+#include "common/store/ledger/ledger_counts.h"
+#include "common/store/mask/tomb_list.h"
+#include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 
@@ -282,7 +282,7 @@ static int raise_end(struct store *s, const struct member *m, uint32_t to, struc
 {
     uint32_t now;
 
-    if (tombs_block(s, m->tenant, m->scope))
+    if (tombs_pending_on(s, m->tenant, m->scope))
         return 0;
     int rc = floors_end_load(s->kv, NULL, m, &now, e);
     if (rc || to <= now)
@@ -318,7 +318,7 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
             raise_end(s, &m, retain_end(&keep, r->engine_ms), e))
             return e->code;
         retain_floors(&keep, r->engine_ms, &want);
-        if (tombs_block(s, m.tenant, m.scope))
+        if (tombs_pending_on(s, m.tenant, m.scope))
             want = cur; /* masks end where nodes of today's floors do */
         if (advance(s, &m, first, &cur, &want, &to, e))
             return e->code;

@@ -6,9 +6,10 @@
  *                                      │              level 0: + the rows of each leaf, if ROLLED0
  *                                      └─ below floor[1]: (group, base node) + the rows
  *
- * A minute knows its members (ru.h). When they become RU_ROLLED it gets rows of level 0: sums of
- * the members' leaves as they are stored, and of the new rows. From then on it is ROLLED0. So a
- * part of a minute is answered by one row per leaf, or by the leaves of fewer than 32 members.
+ * A minute knows its members (rollup_row.h). When they become ROLLUP_ROW_ROLLED it gets rows of
+ * level 0: sums of the members' leaves as they are stored, and of the new rows. From then on it is
+ * ROLLED0. So a part of a minute is answered by one row per leaf, or by the leaves of fewer than
+ * 32 members.
  *
  * The first seal of a minute reads nothing. A later one adds to the row that is there; a large row
  * is not written again for every dribble: what came late stands behind it in rows of its own, which
@@ -24,12 +25,12 @@
 
 #include "common/base/mem.h"
 #include "common/store/catalog/group.h"
-#include "common/store/codec/fn.h"
+#include "common/store/codec/function_cost.h"
 #include "common/store/dict/dict_cache.h"
 #include "common/store/seal/rollup_seal.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/fn_calc.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/store.h"
@@ -52,19 +53,19 @@ struct rollup {
     VEC(struct item) items;
     VEC(struct old) old;
     VEC(uint64_t) ids; /* members before this entry */
-    struct ru_sum sum, all;
+    struct rollup_row_sum sum, all;
     struct buf row, fn, out;
     struct buf leaf[LEAVES];
     struct arena *arena; /* of what was read for one node */
-    struct fn_calc *calc;
+    struct function_cost_calc *calc;
 };
 
 struct rollup *rollup_new(struct dict_cache *dicts)
 {
     struct rollup *x = XNEW(struct rollup);
 
-    ru_sum_init(&x->sum);
-    ru_sum_init(&x->all);
+    rollup_row_sum_init(&x->sum);
+    rollup_row_sum_init(&x->all);
     buf_init(&x->row, ROW_MAX);
     buf_init(&x->fn, ROW_MAX);
     buf_init(&x->out, ROW_MAX);
@@ -82,8 +83,8 @@ void rollup_free(struct rollup *x)
     vec_free(&x->items);
     vec_free(&x->old);
     vec_free(&x->ids);
-    ru_sum_deinit(&x->sum);
-    ru_sum_deinit(&x->all);
+    rollup_row_sum_deinit(&x->sum);
+    rollup_row_sum_deinit(&x->all);
     buf_deinit(&x->row);
     buf_deinit(&x->fn);
     buf_deinit(&x->out);
@@ -156,7 +157,7 @@ static int read_old(struct seal *a, uint32_t level, uint32_t t, struct err *e)
 /* Adds the stored row of a member, if it has one, to a sum: as a vector of its own, or as one that
  * a list stands for. */
 static int add_member_row(struct seal *a, uint32_t level, uint64_t series, uint32_t t, bool listed,
-                          struct ru_sum *to, struct err *e)
+                          struct rollup_row_sum *to, struct err *e)
 {
     struct member m = a->m;
     struct str v;
@@ -169,7 +170,7 @@ static int add_member_row(struct seal *a, uint32_t level, uint64_t series, uint3
         return rc == ERR_NOT_FOUND ? 0 : rc;
     if (keep(a->x, buf_str(&a->x->row), &v, e))
         return e->code;
-    return listed ? ru_sum_listed(to, v, e) : ru_sum_vector(to, v, e);
+    return listed ? rollup_row_sum_listed(to, v, e) : rollup_row_sum_vector(to, v, e);
 }
 
 /* ---- writing ---- */
@@ -195,12 +196,12 @@ static bool as_delta(const struct seal *a, size_t bytes)
 }
 
 /* The node at t becomes x->old + sum. */
-static int put_sum(struct seal *a, uint32_t level, uint32_t t, struct ru_sum *sum,
-                   enum ru_form form, struct err *e)
+static int put_sum(struct seal *a, uint32_t level, uint32_t t, struct rollup_row_sum *sum,
+                   enum rollup_row_form form, struct err *e)
 {
     struct rollup *x = a->x;
     struct key k;
-    int rc = ru_sum_end(sum, form, &x->out, e);
+    int rc = rollup_row_sum_end(sum, form, &x->out, e);
 
     if (rc || !x->old.len) {
         if (!rc)
@@ -212,17 +213,17 @@ static int put_sum(struct seal *a, uint32_t level, uint32_t t, struct ru_sum *su
         kv_batch_put(a->b, KV_RU, key_str(&k), buf_str(&x->out));
         return 0;
     }
-    ru_sum_begin(&x->all);
-    rc = ru_sum_add(&x->all, buf_str(&x->out), e);
+    rollup_row_sum_begin(&x->all);
+    rc = rollup_row_sum_add(&x->all, buf_str(&x->out), e);
     for (size_t i = 0; !rc && i < x->old.len; i++) {
         const struct old *o = &x->old.ptr[i];
-        rc = ru_sum_add(&x->all, o->bytes, e);
+        rc = rollup_row_sum_add(&x->all, o->bytes, e);
         key_ru_delta(&k, level, &a->m, t, o->entry);
         if (o->entry)
             kv_batch_del(a->b, KV_RU, key_str(&k));
     }
     if (!rc)
-        rc = ru_sum_end(&x->all, form, &x->row, e);
+        rc = rollup_row_sum_end(&x->all, form, &x->row, e);
     if (!rc)
         put(a, KV_RU, level, t, buf_str(&x->row));
     return rc;
@@ -235,12 +236,12 @@ static int read_members(struct seal *a, bool *ret_rolled, struct err *e)
 {
     struct rollup *x = a->x;
 
-    ru_sum_begin(&x->all);
+    rollup_row_sum_begin(&x->all);
     vec_for (i, &x->old) {
-        if (ru_sum_head(&x->all, x->old.ptr[i].bytes, e))
+        if (rollup_row_sum_head(&x->all, x->old.ptr[i].bytes, e))
             return e->code;
     }
-    (void)ru_sum_ids(&x->all);
+    (void)rollup_row_sum_ids(&x->all);
     x->ids.len = 0;
     vec_for (i, &x->all.ids)
         vec_push(&x->ids, x->all.ids.ptr[i]);
@@ -272,10 +273,10 @@ static int sum_leaf(struct seal *a, uint32_t minute, uint32_t i, bool crossing, 
     uint32_t leaf = minute + i * LEAF_SLOTS;
     int rc = 0;
 
-    ru_sum_begin(&x->sum);
+    rollup_row_sum_begin(&x->sum);
     for (size_t j = 0; !rc && j < a->n; j++)
         if (slot_leaf(row_at(a, j)->t) == leaf)
-            rc = ru_sum_vector(&x->sum, row_at(a, j)->vector, e);
+            rc = rollup_row_sum_vector(&x->sum, row_at(a, j)->vector, e);
     for (size_t j = 0; !rc && crossing && j < x->ids.len; j++)
         rc = add_member_row(a, 0, x->ids.ptr[j], leaf, false, &x->sum, e);
     return rc;
@@ -285,7 +286,7 @@ static int sum_leaf(struct seal *a, uint32_t minute, uint32_t i, bool crossing, 
 static int fold_leaves(struct seal *a, uint32_t minute, bool crossing, struct err *e)
 {
     struct rollup *x = a->x;
-    struct ru r;
+    struct rollup_row r;
     int rc = 0;
 
     for (uint32_t i = 0; !rc && i < LEAVES; i++) {
@@ -298,9 +299,9 @@ static int fold_leaves(struct seal *a, uint32_t minute, bool crossing, struct er
         if (!crossing)
             rc = read_old(a, 0, leaf, e);
         if (!rc)
-            rc = put_sum(a, 0, leaf, &x->sum, RU_VECTOR, e);
+            rc = put_sum(a, 0, leaf, &x->sum, ROLLUP_ROW_VECTOR, e);
         if (!rc)
-            rc = ru_read(buf_str(&x->out), &r, e);
+            rc = rollup_row_read(buf_str(&x->out), &r, e);
         if (!rc)
             buf_add_str(&x->leaf[i], r.vector);
     }
@@ -313,18 +314,18 @@ static int sum_minute(struct seal *a, bool leaves, struct err *e)
     struct rollup *x = a->x;
     int rc = 0;
 
-    ru_sum_begin(&x->sum);
+    rollup_row_sum_begin(&x->sum);
     for (uint32_t i = 0; leaves && !rc && i < LEAVES; i++)
         if (x->leaf[i].len)
-            rc = ru_sum_vector(&x->sum, buf_str(&x->leaf[i]), e);
+            rc = rollup_row_sum_vector(&x->sum, buf_str(&x->leaf[i]), e);
     for (size_t i = 0; !leaves && !rc && i < a->n; i++)
-        rc = ru_sum_vector(&x->sum, row_at(a, i)->vector, e);
+        rc = rollup_row_sum_vector(&x->sum, row_at(a, i)->vector, e);
     return rc;
 }
 
 static int fold_minute(struct seal *a, uint32_t minute, bool leaves_kept, struct err *e)
 {
-    uint32_t from = a->s->o.test.rolled_members ? a->s->o.test.rolled_members : RU_ROLLED;
+    uint32_t from = a->s->o.test.rolled_members ? a->s->o.test.rolled_members : ROLLUP_ROW_ROLLED;
     struct rollup *x = a->x;
     bool rolled = false, crossing;
 
@@ -338,7 +339,7 @@ static int fold_minute(struct seal *a, uint32_t minute, bool leaves_kept, struct
     if (sum_minute(a, (rolled || crossing) && leaves_kept, e))
         return e->code;
     if (rolled || (crossing && !leaves_kept))
-        return put_sum(a, 1, minute, &x->sum, RU_ROLLED_VECTOR, e);
+        return put_sum(a, 1, minute, &x->sum, ROLLUP_ROW_ROLLED_VECTOR, e);
     if (crossing) { /* its leaves hold all there is */
         for (size_t i = 0; i < x->old.len; i++) {
             struct key k;
@@ -347,11 +348,11 @@ static int fold_minute(struct seal *a, uint32_t minute, bool leaves_kept, struct
                 kv_batch_del(a->b, KV_RU, key_str(&k));
         }
         x->old.len = 0;
-        return put_sum(a, 1, minute, &x->sum, RU_ROLLED_VECTOR, e);
+        return put_sum(a, 1, minute, &x->sum, ROLLUP_ROW_ROLLED_VECTOR, e);
     }
     for (size_t i = 0; i < a->n; i++)
-        ru_sum_member(&x->sum, row_at(a, i)->m.series);
-    return put_sum(a, 1, minute, &x->sum, RU_LIST_VECTOR, e);
+        rollup_row_sum_member(&x->sum, row_at(a, i)->m.series);
+    return put_sum(a, 1, minute, &x->sum, ROLLUP_ROW_LIST_VECTOR, e);
 }
 
 /* ---- a node below floor[1] ---- */
@@ -377,7 +378,7 @@ static int put_functions(struct seal *a, uint32_t level, uint32_t t, struct err 
         rc = fn_calc_row(x->calc, &x->fn, e);
     if (!rc && add && x->fn.len) {
         const struct str both[] = { buf_str(&x->row), buf_str(&x->fn) };
-        rc = fn_merge(both, 2, &x->leaf[0], e);
+        rc = function_cost_merge(both, 2, &x->leaf[0], e);
         if (!rc)
             put(a, KV_FN, level, t, buf_str(&x->leaf[0]));
     } else if (!rc && x->fn.len) {
@@ -390,27 +391,27 @@ static int put_functions(struct seal *a, uint32_t level, uint32_t t, struct err 
 static int fold_base(struct seal *a, uint32_t level, uint32_t t, struct err *e)
 {
     struct rollup *x = a->x;
-    struct ru_sum *sum = &x->sum;
-    struct ru r = { 0 };
+    struct rollup_row_sum *sum = &x->sum;
+    struct rollup_row r = { 0 };
     int rc = read_old(a, level, t, e);
 
-    ru_sum_begin(sum);
+    rollup_row_sum_begin(sum);
     if (!rc && x->old.len)
-        rc = ru_read(x->old.ptr[0].bytes, &r, e);
+        rc = rollup_row_read(x->old.ptr[0].bytes, &r, e);
     if (!rc && x->old.len)
-        rc = ru_sum_add(sum, x->old.ptr[0].bytes, e);
+        rc = rollup_row_sum_add(sum, x->old.ptr[0].bytes, e);
     for (size_t i = 0; !rc && i < a->n; i++) {
-        rc = ru_sum_vector(sum, row_at(a, i)->vector, e);
-        ru_sum_member(sum, row_at(a, i)->m.series);
+        rc = rollup_row_sum_vector(sum, row_at(a, i)->vector, e);
+        rollup_row_sum_member(sum, row_at(a, i)->m.series);
     }
     if (rc)
         return rc;
-    bool list = !sum->many && ru_sum_ids(sum) < RU_VECTOR_FROM &&
+    bool list = !sum->many && rollup_row_sum_ids(sum) < ROLLUP_ROW_VECTOR_FROM &&
                 !groups_change(a->scope, t, t + LEVELS[level].node);
     for (size_t i = 0; !rc && !list && sum->lists && i < r.len; i++)
-        rc = add_member_row(a, level, ru_id(&r, i), t, true, sum, e);
+        rc = add_member_row(a, level, rollup_row_id(&r, i), t, true, sum, e);
     if (!rc)
-        rc = ru_sum_end(sum, list ? RU_LIST : RU_VECTOR, &x->out, e);
+        rc = rollup_row_sum_end(sum, list ? ROLLUP_ROW_LIST : ROLLUP_ROW_VECTOR, &x->out, e);
     if (rc)
         return rc;
     put(a, KV_RU, level, t, buf_str(&x->out));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rollup_seal.h: rows of groups, as the seal writes them. What they hold: ru.h; which exist:
- * TREE.md. Shard thread.
+ * rollup_seal.h: rows of groups, as the seal writes them. What they hold: rollup_row.h; which
+ * exist: TREE.md. Shard thread.
  */
 #ifndef COMMON_STORE_SEAL_ROLLUP_SEAL_H
 #define COMMON_STORE_SEAL_ROLLUP_SEAL_H

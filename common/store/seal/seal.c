@@ -3,7 +3,7 @@
  * seal: raw rows become leaves, entry by entry of the seal log.
  *
  *   raw rows of due minutes ──> entry n {minutes, count, digests} ──seal_apply──> one batch:
- *       seal_part, for each service and type: leaves or base nodes, timelines, roll-ups, marks
+ *       seal_section, for each service and type: leaves or base nodes, timelines, roll-ups, marks
  *       raw   exactly those rows deleted          wid   marked with n
  *       meta  seal log n, applied = n, lowest raw minute, engine time
  *
@@ -31,7 +31,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vecsum.h"
-#include "common/store/seal/seal_impl.h"
+#include "common/store/seal/seal_steps.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
 #include "common/store/state/store_impl.h"
@@ -124,7 +124,7 @@ static int apply_parts(struct apply *a, const struct seal_rows *rows, struct err
         const struct seal_row *r = &rows->at.ptr[i];
         for (end = i + 1; end < rows->at.len && same_part(r, &rows->at.ptr[end]);)
             end++;
-        int rc = seal_part(a, r, end - i, e);
+        int rc = seal_section(a, r, end - i, e);
         if (rc)
             return rc;
     }
@@ -219,7 +219,7 @@ static void on_applied(void *cookie)
         hot_fold(a->s->hot, &m, r->t, r->vector, a->n->n);
     }
     if (!kv_begins(a->s->kv))
-        a->s->shown_applied = a->n->n;
+        a->s->published_applied = a->n->n;
 }
 
 static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
@@ -261,7 +261,7 @@ int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *ro
         atomic_fetch_sub(&s->raw_rows, n->rows);
         atomic_fetch_add(&s->saturated, vecsum_saturated(&a.fold));
     } else {
-        parts_clear(s->parts);
+        part_cache_clear(s->parts);
         tl_rows_reset(s->tl_rows);
     }
     vecsum_deinit(&a.fold);

@@ -2,7 +2,7 @@
  *
  * seal_plan: which raw rows are due, and when to look again. Due is a minute that ended
  * `seal_delay` ago by engine time, or by a wall clock that is ahead of it and has settled
- * (eclock.h); rows that come for it later are due at once, but wait_ms lets them gather for
+ * (engine_clock.h); rows that come for it later are due at once, but wait_ms lets them gather for
  * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row. That is counted by
  * the monotonic clock: engine time may stand still for long, behind a wall clock that went back.
  *
@@ -14,7 +14,7 @@
  * Thread: the shard's.
  */
 #include "common/store/codec/vec.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/seal/seal.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
@@ -33,7 +33,8 @@ static int64_t due_ms(const struct store *s, uint32_t bucket)
 /* Buckets below this are due. */
 static uint32_t due_end(const struct store *s, int64_t engine_ms)
 {
-    return raw_bucket(slot_of_ms(engine_ms + eclock_seal_ahead(&s->clock) - s->o.seal_delay_ms));
+    return raw_bucket(
+        slot_of_ms(engine_ms + engine_clock_seal_ahead(&s->clock) - s->o.seal_delay_ms));
 }
 
 static int collect_row(struct store *s, struct kv_iter *it, struct seal_entry *n,
@@ -171,10 +172,10 @@ static int expire_wids(struct store *s, int64_t engine_ms, struct err *e)
     uint32_t low = wids_low(s->wids, engine_ms);
     struct key from, to, v;
 
-    if (low <= s->wid_low)
+    if (low <= s->write_id_low)
         return 0;
     struct kv_batch *b = kv_batch_new();
-    key_wid_bucket(&from, s->wid_low);
+    key_wid_bucket(&from, s->write_id_low);
     key_wid_bucket(&to, low);
     kv_batch_del_range(b, KV_WID, key_str(&from), key_str(&to));
     wids_drop_prints(low, b);
@@ -183,7 +184,7 @@ static int expire_wids(struct store *s, int64_t engine_ms, struct err *e)
     store_put_clock(s, engine_ms, b);
     int rc = store_write_batch(s, b, false, e);
     if (!rc)
-        s->wid_low = low;
+        s->write_id_low = low;
     kv_batch_free(b);
     return rc;
 }
@@ -193,7 +194,7 @@ static int seal(struct store *s, bool fresh, size_t rows_max, bool *ret_more, st
     int64_t engine_ms = store_now(s);
 
     *ret_more = false;
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
     if (s->clock.paused)
         return 0;
@@ -219,8 +220,8 @@ static uint64_t until(int64_t at_ms, int64_t now_ms)
 
 uint64_t store_seal_wait_ms(const struct store *s)
 {
-    struct eclock clock = s->clock;
-    int64_t now = eclock_now(&clock) + eclock_seal_ahead(&clock);
+    struct engine_clock clock = s->clock;
+    int64_t now = engine_clock_now(&clock) + engine_clock_seal_ahead(&clock);
     uint64_t mono = clock_mono_ms(s->o.clock), wait = WAIT_MAX_MS;
     uint32_t low = raw_counts_low(&s->raw);
 

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "common/store/seal/seal_impl.h"
+#include "common/store/seal/seal_steps.h"
 #include "common/store/state/store_impl.h"
 
 static int by_wid(const void *a, const void *b)

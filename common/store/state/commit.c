@@ -21,7 +21,7 @@
 
 int64_t store_now(struct store *s)
 {
-    int64_t now = eclock_now(&s->clock);
+    int64_t now = engine_clock_now(&s->clock);
 
     /* A thread that sees this time sees the earlier writes, too: view.c. */
     atomic_store_explicit(&s->engine_ms, now, memory_order_release);
@@ -54,12 +54,12 @@ void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
 
     key_u64(&v, (uint64_t)engine_ms);
     store_put_control(b, CONTROL_CLOCK, &v);
-    if (s->clock.stood_ms || s->stood_written) {
+    if (s->clock.stood_ms || s->clock_jump_saved) {
         key_u64(&v, (uint64_t)s->clock.stood_ms);
         put_u64be(v.b + 8, (uint64_t)s->clock.wall_ms);
         v.len = 16;
         store_put_control(b, CONTROL_STOOD, &v);
-        s->stood_written = s->clock.stood_ms > 0;
+        s->clock_jump_saved = s->clock.stood_ms > 0;
     }
     s->on_clock(s, engine_ms, b);
     s->clock_written_ms = engine_ms;
@@ -96,7 +96,7 @@ int store_read_only_code(const struct store *s)
     return store_read_only(s) ? why(s)->code : 0;
 }
 
-int store_refuse(const struct store *s, struct err *e)
+int store_check_writable(const struct store *s, struct err *e)
 {
     if (!(atomic_load_explicit(&s->shut, memory_order_acquire) & STORE_SHUT_READ_ONLY))
         return 0;
@@ -120,7 +120,7 @@ int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then
                      void *cookie, struct err *e)
 {
     mutex_lock(&s->write);
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
     if (!rc) {
         rc = kv_write(s->kv, b, sync, e);
         if (rc) {
@@ -139,7 +139,7 @@ int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then
 int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str to, struct err *e)
 {
     mutex_lock(&s->write);
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
     if (!rc) {
         rc = kv_drop_range(s->kv, cf, from, to, e);
         if (rc) {

@@ -18,7 +18,7 @@
 #include "common/model/slot.h"
 #include "common/store/state/due.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/parts.h"
+#include "common/store/state/part_cache.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
 
@@ -115,7 +115,7 @@ static int mark_level(struct store *s, struct kv_batch *b, const struct dirty_ch
                       uint32_t level, struct err *e)
 {
     uint32_t t = node_of(level, c->t);
-    struct part_mark *known = &parts_get(s->parts, &c->m)->marks[level];
+    struct part_mark *known = &part_cache_get(s->parts, &c->m)->marks[level];
     bool stands = known->known && known->t == t, due = dirty_due_ms(s, level, t) <= c->engine_ms;
     struct dirty_mark new = { 0 }, old = stands ? known->mark : (struct dirty_mark){ 0 };
     char row[DIRTY_ROW_LEN];
@@ -136,7 +136,7 @@ static int mark_level(struct store *s, struct kv_batch *b, const struct dirty_ch
     key_dirty(&k, &c->m, level, t);
     kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
     *known = (struct part_mark){ true, t, new };
-    build_look(s, level, build_due_ms(s, level, t, &new));
+    build_schedule(s, level, build_due_ms(s, level, t, &new));
     return 0;
 }
 
@@ -153,7 +153,7 @@ int dirty_mark(struct store *s, struct kv_batch *b, const struct dirty_change *c
 void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
                  uint32_t t)
 {
-    struct part_mark *known = &parts_get(s->parts, m)->marks[level];
+    struct part_mark *known = &part_cache_get(s->parts, m)->marks[level];
     struct key k;
 
     key_dirty(&k, m, level, t);

@@ -43,7 +43,7 @@ NODISCARD int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct 
 /* Marks the nodes at slot t of all levels above `base` that can be dirty: rows at t of level `base`
  * or below changed, in batch b of seal entry `entry` or the like. For groups and members at once,
  * so `base` is the finer base, of groups (floors_base). If b is then not written, call
- * parts_clear(s->parts). */
+ * part_cache_clear(s->parts). */
 struct dirty_change {
     struct member m; /* series unused */
     uint32_t t, base;

@@ -3,7 +3,7 @@
  * due: when nodes of 10 m and up can be built, and when the shard looks for them next.
  *
  * A look goes over all marks of level 2, so it is made only when one can be due: each mark
- * that is put says when its node will be due (build_look).
+ * that is put says when its node will be due (build_schedule).
  */
 #include "common/store/state/due.h"
 
@@ -39,7 +39,7 @@ uint32_t build_level_high(const struct store *s)
     return s->o.build_all ? KEY_LEVELS - 1 : DIRTY_FIRST;
 }
 
-void build_look(struct store *s, uint32_t level, int64_t due_ms)
+void build_schedule(struct store *s, uint32_t level, int64_t due_ms)
 {
     if (level <= build_level_high(s))
         s->build_look_ms = MIN(s->build_look_ms, due_ms);

@@ -13,6 +13,6 @@ int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const st
 int64_t build_pace_ms(const struct store *s, uint32_t level); /* late data gather so long */
 uint32_t build_level_high(const struct store *s); /* the coarsest that the shard builds itself */
 /* A node of the level becomes due at this engine time. Shard thread. */
-void build_look(struct store *s, uint32_t level, int64_t due_ms);
+void build_schedule(struct store *s, uint32_t level, int64_t due_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/store/state/floors.h"
 
-#include "common/store/state/parts.h"
+#include "common/store/state/part_cache.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
 
@@ -118,7 +118,7 @@ void floors_put(struct kv_batch *b, const struct member *m, const struct floors 
 
 int floors_get(struct store *s, const struct member *m, struct floors *ret, struct err *e)
 {
-    struct part *p = parts_get(s->parts, m);
+    struct part *p = part_cache_get(s->parts, m);
 
     if (!p->floors_known) {
         int rc = floors_load(s->kv, NULL, m, &p->floors, e);
@@ -132,7 +132,7 @@ int floors_get(struct store *s, const struct member *m, struct floors *ret, stru
 
 void floors_know(struct store *s, const struct member *m, const struct floors *f)
 {
-    struct part *p = parts_get(s->parts, m);
+    struct part *p = part_cache_get(s->parts, m);
 
     p->floors = *f;
     p->floors_known = true;
@@ -140,7 +140,7 @@ void floors_know(struct store *s, const struct member *m, const struct floors *f
 
 void floors_forget(struct store *s, const struct member *m)
 {
-    parts_get(s->parts, m)->floors_known = false;
+    part_cache_get(s->parts, m)->floors_known = false;
 }
 
 uint32_t floors_base(const struct floors *f, bool group, uint32_t t)

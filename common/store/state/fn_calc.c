@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fn_calc: from stacks to functions, in time linear in the nodes that a vector touches.
+ * function_cost_calc: from stacks to functions, in time linear in the nodes that a vector touches.
  *
  *   values by node ─> touched = nodes with a value and all above them
  *                     │ children before parents (ids descend):  below[parent] += below[node]
@@ -37,7 +37,7 @@ struct column {
     uint64_t fp;
     struct buf row;
 };
-struct fn_calc {
+struct function_cost_calc {
     struct dict_cache *dicts; /* borrowed */
     const struct kv_snap *snap;
     uint32_t tenant, scope;
@@ -54,9 +54,9 @@ struct fn_calc {
     struct column out[2];
 };
 
-struct fn_calc *fn_calc_new(struct dict_cache *dicts)
+struct function_cost_calc *fn_calc_new(struct dict_cache *dicts)
 {
-    struct fn_calc *c = XNEW(struct fn_calc);
+    struct function_cost_calc *c = XNEW(struct function_cost_calc);
 
     c->dicts = dicts;
     buf_init(&c->out[0].row, GIB);
@@ -71,7 +71,7 @@ static void drop_values(struct epoch *p)
     p->values = p->touched = NULL;
 }
 
-static void drop_epochs(struct fn_calc *c)
+static void drop_epochs(struct function_cost_calc *c)
 {
     vec_for (i, &c->epochs) {
         drop_values(&c->epochs.ptr[i]);
@@ -83,7 +83,7 @@ static void drop_epochs(struct fn_calc *c)
     c->kept.len = 0;
 }
 
-void fn_calc_free(struct fn_calc *c)
+void fn_calc_free(struct function_cost_calc *c)
 {
     if (!c)
         return;
@@ -105,7 +105,7 @@ void fn_calc_free(struct fn_calc *c)
     xfree(c);
 }
 
-static void forget_sum(struct fn_calc *c)
+static void forget_sum(struct function_cost_calc *c)
 {
     vec_for (i, &c->epochs)
         drop_values(&c->epochs.ptr[i]);
@@ -113,7 +113,8 @@ static void forget_sum(struct fn_calc *c)
     c->saturated = false;
 }
 
-void fn_calc_begin(struct fn_calc *c, const struct kv_snap *snap, uint32_t tenant, uint32_t scope)
+void fn_calc_begin(struct function_cost_calc *c, const struct kv_snap *snap, uint32_t tenant,
+                   uint32_t scope)
 {
     drop_epochs(c);
     forget_sum(c);
@@ -122,7 +123,8 @@ void fn_calc_begin(struct fn_calc *c, const struct kv_snap *snap, uint32_t tenan
     c->scope = scope;
 }
 
-static int find_epoch(struct fn_calc *c, uint32_t number, struct epoch **ret, struct err *e)
+static int find_epoch(struct function_cost_calc *c, uint32_t number, struct epoch **ret,
+                      struct err *e)
 {
     struct dict_id id = { c->tenant, c->scope, number };
     struct epoch p = { .number = number };
@@ -144,7 +146,7 @@ static int find_epoch(struct fn_calc *c, uint32_t number, struct epoch **ret, st
 
 /* ---- adding vectors ---- */
 
-static void add_value(struct fn_calc *c, struct epoch *p, uint32_t node, uint64_t value)
+static void add_value(struct function_cost_calc *c, struct epoch *p, uint32_t node, uint64_t value)
 {
     uint64_t *v = &p->values[node];
 
@@ -163,7 +165,7 @@ static void want_values(struct epoch *p)
     p->touched = xcalloc(p->n.nodes / 64 + 1, sizeof(*p->touched));
 }
 
-static void add_section(struct fn_calc *c, struct epoch *p, const struct vec_section *s)
+static void add_section(struct function_cost_calc *c, struct epoch *p, const struct vec_section *s)
 {
     uint32_t ids[VEC_CHUNK];
     uint64_t values[VEC_CHUNK];
@@ -177,7 +179,7 @@ static void add_section(struct fn_calc *c, struct epoch *p, const struct vec_sec
             add_value(c, p, ids[i], values[i]);
 }
 
-int fn_calc_add(struct fn_calc *c, struct str vector, struct err *e)
+int fn_calc_add(struct function_cost_calc *c, struct str vector, struct err *e)
 {
     struct vec_section s;
     struct vec_reader r;
@@ -200,7 +202,7 @@ int fn_calc_add(struct fn_calc *c, struct str vector, struct err *e)
 }
 
 /* To what is committed now. */
-static int grow(struct fn_calc *c, struct epoch *p, struct err *e)
+static int grow(struct function_cost_calc *c, struct epoch *p, struct err *e)
 {
     struct dict_id id = { c->tenant, c->scope, p->number };
     struct dict_counts had = p->n;
@@ -221,7 +223,7 @@ static int grow(struct fn_calc *c, struct epoch *p, struct err *e)
     return 0;
 }
 
-int fn_calc_add_pairs(struct fn_calc *c, uint32_t number, const uint32_t *ids,
+int fn_calc_add_pairs(struct function_cost_calc *c, uint32_t number, const uint32_t *ids,
                       const uint64_t *values, size_t len, struct err *e)
 {
     const struct kv_snap *snap = c->snap;
@@ -264,7 +266,7 @@ static uint32_t name_of(const struct dict *d, uint32_t node)
         }                                                                   \
     } while (0)
 
-static void add_sat(struct fn_calc *c, uint64_t *to, uint64_t v)
+static void add_sat(struct function_cost_calc *c, uint64_t *to, uint64_t v)
 {
     if (!u64_add(*to, v, to)) {
         *to = UINT64_MAX;
@@ -274,7 +276,7 @@ static void add_sat(struct fn_calc *c, uint64_t *to, uint64_t v)
 
 /* Children into lists, their sums into parents; self values by name. Bits below the one at hand are
  * set on the way, so the word is read again for each. */
-static void climb(struct fn_calc *c, struct epoch *p)
+static void climb(struct function_cost_calc *c, struct epoch *p)
 {
     for (size_t w = p->n.nodes / 64 + 1; w-- > 0;) {
         uint64_t left = UINT64_MAX;
@@ -293,7 +295,7 @@ static void climb(struct fn_calc *c, struct epoch *p)
     }
 }
 
-static void self_values(struct fn_calc *c, const struct epoch *p)
+static void self_values(struct function_cost_calc *c, const struct epoch *p)
 {
     for (size_t w = 0; w <= p->n.nodes / 64; w++)
         for (uint64_t word = p->touched[w]; word; word &= word - 1) {
@@ -306,7 +308,7 @@ static void self_values(struct fn_calc *c, const struct epoch *p)
     }
 }
 
-static void enter(struct fn_calc *c, const struct epoch *p, uint32_t node)
+static void enter(struct function_cost_calc *c, const struct epoch *p, uint32_t node)
 {
     uint32_t name = name_of(p->d, node);
 
@@ -316,7 +318,7 @@ static void enter(struct fn_calc *c, const struct epoch *p, uint32_t node)
 }
 
 /* Depth first over the touched nodes; leaves the lists of children empty. */
-static void total_values(struct fn_calc *c, const struct epoch *p)
+static void total_values(struct function_cost_calc *c, const struct epoch *p)
 {
     uint32_t node = c->child.ptr[0];
 
@@ -340,7 +342,7 @@ static void total_values(struct fn_calc *c, const struct epoch *p)
 }
 
 /* Leaves self, total and named filled; `clear_epoch` empties them. */
-static void compute_epoch(struct fn_calc *c, struct epoch *p)
+static void compute_epoch(struct function_cost_calc *c, struct epoch *p)
 {
     GROW_ZERO(&c->child, p->n.nodes);
     GROW_ZERO(&c->sibling, p->n.nodes);
@@ -355,8 +357,8 @@ static void compute_epoch(struct fn_calc *c, struct epoch *p)
 }
 
 /* fn(name) for each function of the epoch at hand, ascending; empties what compute_epoch filled. */
-static int take_epoch(struct fn_calc *c, const struct epoch *p,
-                      int (*fn)(struct fn_calc *c, const struct epoch *p, uint32_t name,
+static int take_epoch(struct function_cost_calc *c, const struct epoch *p,
+                      int (*fn)(struct function_cost_calc *c, const struct epoch *p, uint32_t name,
                                 uint64_t self, uint64_t total, void *cookie, struct err *e),
                       void *cookie, struct err *e)
 {
@@ -389,8 +391,8 @@ static void push_value(struct column *col, const struct epoch *p, uint32_t name,
     col->fp = fp_add_value(col->fp, fp_of_hash(hash128(text.ptr, text.len, 0)), v);
 }
 
-static int to_columns(struct fn_calc *c, const struct epoch *p, uint32_t name, uint64_t self,
-                      uint64_t total, void *cookie, struct err *e)
+static int to_columns(struct function_cost_calc *c, const struct epoch *p, uint32_t name,
+                      uint64_t self, uint64_t total, void *cookie, struct err *e)
 {
     (void)cookie;
     (void)e;
@@ -399,7 +401,7 @@ static int to_columns(struct fn_calc *c, const struct epoch *p, uint32_t name, u
     return 0;
 }
 
-static int encode_column(struct fn_calc *c, struct column *col, struct err *e)
+static int encode_column(struct function_cost_calc *c, struct column *col, struct err *e)
 {
     struct vec_meta meta = { .writes = c->writes, .fp = col->fp, .saturated = c->saturated };
     size_t at = 0, n = 0;
@@ -420,7 +422,7 @@ static int encode_column(struct fn_calc *c, struct column *col, struct err *e)
                          col->row.max);
 }
 
-int fn_calc_row(struct fn_calc *c, struct buf *out, struct err *e)
+int fn_calc_row(struct function_cost_calc *c, struct buf *out, struct err *e)
 {
     int rc = 0;
     bool any = false;
@@ -457,7 +459,7 @@ struct each {
     void *cookie;
 };
 
-static int give(struct fn_calc *c, const struct epoch *p, uint32_t name, uint64_t self,
+static int give(struct function_cost_calc *c, const struct epoch *p, uint32_t name, uint64_t self,
                 uint64_t total, void *cookie, struct err *e)
 {
     const struct each *x = cookie;
@@ -466,7 +468,7 @@ static int give(struct fn_calc *c, const struct epoch *p, uint32_t name, uint64_
     return x->fn(x->cookie, dict_string(p->d, name), self, total, e);
 }
 
-int fn_calc_each(struct fn_calc *c, fn_calc_fn fn, void *cookie, struct err *e)
+int fn_calc_each(struct function_cost_calc *c, fn_calc_fn fn, void *cookie, struct err *e)
 {
     struct each x = { fn, cookie };
     int rc = 0;
@@ -482,8 +484,8 @@ int fn_calc_each(struct fn_calc *c, fn_calc_fn fn, void *cookie, struct err *e)
     return rc;
 }
 
-static int each_value(struct fn_calc *c, struct str vector, bool total, const struct each *x,
-                      struct err *e)
+static int each_value(struct function_cost_calc *c, struct str vector, bool total,
+                      const struct each *x, struct err *e)
 {
     uint32_t ids[VEC_CHUNK];
     uint64_t values[VEC_CHUNK];
@@ -512,10 +514,11 @@ static int each_value(struct fn_calc *c, struct str vector, bool total, const st
     return 0;
 }
 
-int fn_row_each(struct fn_calc *c, struct str row, fn_calc_fn fn, void *cookie, struct err *e)
+int fn_row_each(struct function_cost_calc *c, struct str row, fn_calc_fn fn, void *cookie,
+                struct err *e)
 {
     struct each x = { fn, cookie };
-    struct fn_row got;
+    struct function_cost_row got;
     int rc = fn_read(row, &got, e);
 
     if (!rc)

@@ -111,7 +111,7 @@ int pipe_write(struct store *s, struct kv_batch *b, const struct pipe_seal *seal
             return store_write_then(s, b, false, NULL, NULL, e);
         return store_write_then(s, b, false, on_written, (void *)(uintptr_t)seal, e);
     }
-    if (store_refuse(s, e))
+    if (store_check_writable(s, e))
         return e->code;
     if (seal && group_has(s, seal->bucket_high)) {
         mutex_lock(&s->write);
@@ -144,7 +144,7 @@ struct kv_snap *pipe_snap(struct store *s)
     if (kv_begins(s->kv))
         done = kv_begun_done(s->kv);
     for (; n < p->entries.len && p->entries.ptr[n].number <= done; n++)
-        s->shown_applied = p->entries.ptr[n].entry;
+        s->published_applied = p->entries.ptr[n].entry;
     p->entries.len -= n;
     if (n)
         memmove(p->entries.ptr, p->entries.ptr + n, p->entries.len * sizeof(*p->entries.ptr));

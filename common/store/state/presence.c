@@ -140,7 +140,7 @@ int presence_decode(struct str row, struct presence *ret, struct err *e)
 /* ---- reading ---- */
 
 struct each {
-    const struct tl_scan *c;
+    const struct timeline_row_scan *c;
     presence_fn fn;
     void *cookie;
 };
@@ -163,18 +163,18 @@ static int on_each(void *cookie, size_t i, uint32_t day, struct str value, struc
     return 0;
 }
 
-static int scan_days(const struct tl_scan *c, tl_scan_fn fn, void *cookie, struct err *e)
+static int scan_days(const struct timeline_row_scan *c, tl_scan_fn fn, void *cookie, struct err *e)
 {
-    struct tl_scan days = *c;
+    struct timeline_row_scan days = *c;
 
     days.flags |= KEY_TL_PRESENCE;
     days.level = 0;
     days.fn = fn;
     days.cookie = cookie;
-    return tl_scan(&days, e);
+    return timeline_row_scan(&days, e);
 }
 
-int presence_each(const struct tl_scan *c, presence_fn fn, void *cookie, struct err *e)
+int presence_each(const struct timeline_row_scan *c, presence_fn fn, void *cookie, struct err *e)
 {
     struct each x = { c, fn, cookie };
 
@@ -202,7 +202,7 @@ static int on_sum(void *cookie, size_t i, uint32_t day, struct str value, struct
     return 0;
 }
 
-static void give_day(const struct tl_scan *c, const struct presence *p, uint32_t day,
+static void give_day(const struct timeline_row_scan *c, const struct presence *p, uint32_t day,
                      roaring_bitmap_t *leaves)
 {
     uint32_t from = c->from / LEAF_SLOTS, to = (c->to + LEAF_SLOTS - 1) / LEAF_SLOTS;
@@ -216,7 +216,7 @@ static void give_day(const struct tl_scan *c, const struct presence *p, uint32_t
     }
 }
 
-int presence_read(const struct tl_scan *c, roaring_bitmap_t *leaves, struct err *e)
+int presence_read(const struct timeline_row_scan *c, roaring_bitmap_t *leaves, struct err *e)
 {
     struct days x = { .first = c->from / DAY_SLOTS };
 

@@ -23,7 +23,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/store/state/tl_scan.h"
+#include "common/store/state/timeline_row_scan.h"
 
 #define PRESENCE_LEAVES (DAY_SLOTS / LEAF_SLOTS) /* of a row */
 #define PRESENCE_WORDS  (PRESENCE_LEAVES / 64)
@@ -48,8 +48,10 @@ NODISCARD int presence_decode(struct str row, struct presence *ret, struct err *
  * slots: whole leaves, if from and to are. Each id and each leaf once; in no order. fn, cookie and
  * level of c are not used; flags say whether ids are groups. */
 typedef int (*presence_fn)(void *cookie, size_t i, uint32_t first, uint32_t end, struct err *e);
-NODISCARD int presence_each(const struct tl_scan *c, presence_fn fn, void *cookie, struct err *e);
+NODISCARD int presence_each(const struct timeline_row_scan *c, presence_fn fn, void *cookie,
+                            struct err *e);
 /* Adds the leaves (slot / LEAF_SLOTS) in which any of c->ids had sealed data. */
-NODISCARD int presence_read(const struct tl_scan *c, roaring_bitmap_t *leaves, struct err *e);
+NODISCARD int presence_read(const struct timeline_row_scan *c, roaring_bitmap_t *leaves,
+                            struct err *e);
 
 #endif

@@ -14,9 +14,9 @@
 #include "common/store/codec/raw.h"
 #include "common/store/codec/sum.h"
 #include "common/store/dict/dict_cache.h"
-#include "common/store/state/eclock.h"
+#include "common/store/state/engine_clock.h"
 #include "common/store/state/hot.h"
-#include "common/store/state/parts.h"
+#include "common/store/state/part_cache.h"
 #include "common/store/state/tl_rows.h"
 #include "common/store/state/wid.h"
 #include "common/store/store.h"
@@ -52,7 +52,7 @@ struct store {
     _Atomic int64_t build_lag_ms, build_lag_coarse_ms;
     _Atomic uint64_t overflow; /* stacks */
     _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
-    _Atomic uint64_t stage_bytes, stage_wants; /* stage_room.h */
+    _Atomic uint64_t stage_bytes, stage_wants; /* stage_scratch.h */
     _Atomic int64_t engine_ms, ahead_ms;
     /* store_share, store_shrink: 0 where nothing was said since it was opened. */
     _Atomic uint64_t share_dicts, share_names, share_hot, share_stage, shrunk_to;
@@ -73,7 +73,7 @@ struct store {
 
     /* The shard thread's. */
     struct names *names;
-    struct retain *retain; /* retain_impl.h */
+    struct retain *retain; /* retain_state.h */
     struct series_cache *series;
     struct groups *groups;
     struct rollup *rollup;
@@ -81,27 +81,27 @@ struct store {
     struct wids *wids;
     struct ledger *ledger;   /* owned */
     struct store_pipe *pipe; /* owned; pipe.h says who uses what of it */
-    struct eclock clock;
-    struct parts *parts;        /* owned */
-    struct tl_rows *tl_rows;    /* owned; empty between batches */
-    struct build_state *build;  /* owned */
-    int64_t build_look_ms;      /* engine time: nothing is due before */
-    uint64_t dirty_steps;       /* that were no seal entries: dirty_entry */
-    struct raw_counts raw;      /* staged ones too */
-    uint32_t raw_low;           /* as the last batch or entry wrote it */
-    uint32_t wid_low, wid_high; /* the latter as the last batch wrote it */
-    uint32_t sealed_high;       /* highest bucket an entry touched + 1; 0 = none */
-    struct key seal_from;       /* where the next entry begins; empty: at the lowest row */
-    uint64_t late_after_ms;     /* monotonic: late rows are gathered until then */
-    uint64_t empty_after_ms;    /* a look for due rows found none */
+    struct engine_clock clock;
+    struct part_cache *parts;                   /* owned */
+    struct tl_rows *tl_rows;                    /* owned; empty between batches */
+    struct build_state *build;                  /* owned */
+    int64_t build_look_ms;                      /* engine time: nothing is due before */
+    uint64_t dirty_steps;                       /* that were no seal entries: dirty_entry */
+    struct raw_counts raw;                      /* staged ones too */
+    uint32_t raw_low;                           /* as the last batch or entry wrote it */
+    uint32_t write_id_low, write_id_high_saved; /* the latter as the last batch wrote it */
+    uint32_t sealed_high;                       /* highest bucket an entry touched + 1; 0 = none */
+    struct key seal_from;    /* where the next entry begins; empty: at the lowest row */
+    uint64_t late_after_ms;  /* monotonic: late rows are gathered until then */
+    uint64_t empty_after_ms; /* a look for due rows found none */
     int64_t clock_written_ms;
-    bool stood_written;  /* CONTROL_STOOD says something */
-    uint64_t staged;     /* number of the last batch made */
-    size_t batch_bytes;  /* of the last one staged into */
-    struct arena *arena; /* of one request or one seal */
+    bool clock_jump_saved; /* CONTROL_STOOD says something */
+    uint64_t staged;       /* number of the last batch made */
+    size_t batch_bytes;    /* of the last one staged into */
+    struct arena *arena;   /* of one request or one seal */
     struct dict_scratch scratch;
     struct sum sum;
-    struct stage *stage;  /* owned; stage_room.h */
+    struct stage *stage;  /* owned; stage_scratch.h */
     struct exm_gate *exm; /* owned; exm_write.c */
     struct dict_cap dict_cap;
     struct buf row, text;
@@ -113,7 +113,7 @@ struct store {
     struct list shown_all; /* guarded by `show`: those somebody may still read, oldest first */
     uint64_t shown_number; /* guarded by `show`: of the newest */
     struct mutex show;
-    uint64_t shown_seq, shown_applied; /* guarded by `write`: of the next one */
+    uint64_t published_seq, published_applied; /* guarded by `write`: of the next one */
 
     /* Batches and seal entries come from two threads; the kv takes one writer at a time. */
     struct mutex write;

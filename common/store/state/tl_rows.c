@@ -15,7 +15,7 @@
 #include "common/base/size.h"
 #include "common/base/vec.h"
 #include "common/store/catalog/names.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/state/presence.h"
 
 #define ROW_MAX   MIB
@@ -175,7 +175,7 @@ int tl_rows_minutes(struct tl_rows *x, const struct member *m, uint32_t t, struc
     int rc = kv_get(x->kv, NULL, KV_TL, key_str(&k), &x->row, e);
     x->tl.points.len = 0;
     if (!rc)
-        rc = tl_decode(buf_str(&x->row), LEVELS[0].tl_chunk, &x->tl, e);
+        rc = timeline_row_decode(buf_str(&x->row), LEVELS[0].tl_chunk, &x->tl, e);
     if (rc && rc != ERR_NOT_FOUND)
         return err_wrap(e, "timeline at slot %u of series %016" PRIx64, t, m->series);
     vec_for (i, &x->tl.points) {
@@ -244,7 +244,7 @@ static int put_points(struct tl_rows *x, const struct change *c, size_t n, uint3
     struct str key = str_n(c->key, sizeof(c->key));
 
     x->tl.points.len = 0;
-    if (found && tl_decode(buf_str(&x->row), limit, &x->tl, e))
+    if (found && timeline_row_decode(buf_str(&x->row), limit, &x->tl, e))
         return e->code;
     for (size_t i = 0; i < n; i++) {
         if (c[i].kind == CHANGE_ADD)

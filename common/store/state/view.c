@@ -42,8 +42,8 @@ void view_publish(struct store *s)
 
     atomic_store(&d->refs, 1);
     d->snap = pipe_snap(s);
-    d->seq = s->shown_seq;
-    d->applied = s->shown_applied;
+    d->seq = s->published_seq;
+    d->applied = s->published_applied;
     mutex_lock(&s->show);
     old = s->shown;
     s->shown = d;
@@ -63,7 +63,7 @@ void view_open(struct store *s)
     vec_for (i, &s->raw.at)
         o.known_from = MAX(o.known_from, (s->raw.at.ptr[i].bucket + 1) * RAW_BUCKET_SLOTS);
     s->hot = hot_new(&o);
-    s->shown_applied = atomic_load(&s->applied);
+    s->published_applied = atomic_load(&s->applied);
     mutex_lock(&s->write);
     view_publish(s);
     mutex_unlock(&s->write);
@@ -136,7 +136,7 @@ void store_view_put(struct store_view *v)
     xfree(v);
 }
 
-int match_canceled(const atomic_bool *cancel, struct err *e)
+int store_check_canceled(const atomic_bool *cancel, struct err *e)
 {
     pool_slice();
     if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))

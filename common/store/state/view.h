@@ -29,6 +29,6 @@ uint64_t view_latest(struct store *s);
 uint64_t view_oldest(struct store *s);
 
 /* ERR_CANCELED. Lets others go first, too (pool_slice): polled where no lock is held. */
-NODISCARD int match_canceled(const atomic_bool *cancel, struct err *e);
+NODISCARD int store_check_canceled(const atomic_bool *cancel, struct err *e);
 
 #endif

@@ -10,7 +10,7 @@
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/ledger/ledger_impl.h"
+#include "common/store/ledger/ledger_counts.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_batch.h"
 #include "common/store/state/store_impl.h"
@@ -48,12 +48,12 @@ static void on_committed(void *cookie)
         const struct hot_row *r = &b->hot.ptr[i];
         hot_add(b->s->hot, &r->m, r->slot, kv_batch_part(b->kb, r->at, r->len), b->seq);
     }
-    b->s->shown_seq = b->seq;
+    b->s->published_seq = b->seq;
 }
 
 int store_commit(struct store *s, struct store_batch *b, struct err *e)
 {
-    int rc = store_refuse(s, e);
+    int rc = store_check_writable(s, e);
 
     CHECK(b->s == s && (rc || b->seq == atomic_load(&s->committed) + 1));
     ledger_in_commit(b);

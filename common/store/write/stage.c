@@ -22,8 +22,8 @@
 #include "common/store/catalog/group.h"
 #include "common/store/dict/dict_known.h"
 #include "common/store/exemplar/exm.h"
-#include "common/store/ledger/ledger_impl.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/ledger/ledger_counts.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/retain/retain.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/pipe.h"
@@ -33,7 +33,7 @@
 #include "common/store/store.h"
 #include "common/store/write/stage_ahead.h"
 #include "common/store/write/stage_encode.h"
-#include "common/store/write/stage_room.h"
+#include "common/store/write/stage_scratch.h"
 
 #define LABELS_MAX     1024
 #define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
@@ -402,8 +402,8 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
-    stage_order_make(&s->stage->order, s->scratch.node_map.ptr, s->scratch.used.ptr,
-                     p->w->stacks->nodes, dict_counts(p->dict).nodes, stage_room_max(s));
+    stage_sort_make(&s->stage->order, s->scratch.node_map.ptr, s->scratch.used.ptr,
+                    p->w->stacks->nodes, dict_counts(p->dict).nodes, stage_scratch_max(s));
 }
 
 /* Remembers the vector of `len` bytes that ends at `end` of the batch, for the hot sums. */
@@ -487,14 +487,14 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
         n = stage_run(&r->floors, p->groups, v + i, r->in->len - i);
         put_run(p, r, v + i, n, b);
     }
-    exm_stage(s,
-              &(struct exm_stage){ .in = r->in,
-                                   .m = { p->tenant->number, p->scope->number,
-                                          (uint16_t)r->ptype->number, r->series->id },
-                                   .dict = p->dict,
-                                   .encode = stage_encode,
-                                   .engine_ms = p->engine_ms },
-              b->kb, ret);
+    exemplar_stage(s,
+                   &(struct exemplar_stage){ .in = r->in,
+                                             .m = { p->tenant->number, p->scope->number,
+                                                    (uint16_t)r->ptype->number, r->series->id },
+                                             .dict = p->dict,
+                                             .encode = stage_encode,
+                                             .engine_ms = p->engine_ms },
+                   b->kb, ret);
     return true;
 }
 
@@ -507,9 +507,9 @@ static void put_marks(struct store *s, int64_t engine_ms, struct store_batch *b)
         key_u32(&v, s->raw_low);
         store_put_control(b->kb, CONTROL_RAW_LOW, &v);
     }
-    if (wid_bucket(engine_ms) > s->wid_high) {
-        s->wid_high = wid_bucket(engine_ms);
-        key_u32(&v, s->wid_high);
+    if (wid_bucket(engine_ms) > s->write_id_high_saved) {
+        s->write_id_high_saved = wid_bucket(engine_ms);
+        key_u32(&v, s->write_id_high_saved);
         store_put_control(b->kb, CONTROL_WID_HIGH, &v);
     }
     if (engine_ms - s->clock_written_ms >= CLOCK_EVERY_MS)
@@ -563,7 +563,7 @@ void store_trim(struct store *s)
 {
     if (store_read_only(s))
         return; /* perhaps without a database */
-    stage_room_turn(s);
+    stage_scratch_trim(s);
     trim(s);
 }
 
@@ -586,8 +586,8 @@ static void plan_end(struct plan *p, const struct store_batch *b)
 
     s->batch_bytes = kv_batch_bytes(b->kb);
     stage_fold_trim(&s->stage->fold);
-    stage_order_end(&s->stage->order);
-    stage_room_end(s);
+    stage_sort_end(&s->stage->order);
+    stage_scratch_end(s);
     forget_reserved(p);
     dict_unref(p->dict);
 }
@@ -597,7 +597,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
 {
     struct plan p = { .s = s, .w = w };
 
-    if (store_refuse(s, e) || store_write_check(w, e))
+    if (store_check_writable(s, e) || store_write_check(w, e))
         return e->code;
     int rc = plan_begin(&p, b, e);
     if (!rc)
@@ -650,7 +650,7 @@ bool store_stage_ahead(struct store *s, struct store_batch *b, const struct stor
     struct err e;
 
     CHECK(i >= 1 && i <= n && !w->told);
-    if (store_refuse(s, &e) || store_write_check(w, &e))
+    if (store_check_writable(s, &e) || store_write_check(w, &e))
         return false;
     bool done =
         plan_begin(&p, b, &e) == 0 && apply_ahead(&p, b, nodes * (i - 1) / n, nodes * i / n);

@@ -54,7 +54,7 @@ static int check_series(const struct store_series *r, size_t nodes, struct err *
         if (check_vector(&r->vectors[i], nodes, e))
             return e->code;
     }
-    return exm_check(r, nodes, e);
+    return exemplar_check(r, nodes, e);
 }
 
 int store_write_check(const struct store_write *w, struct err *e)

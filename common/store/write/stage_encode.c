@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stage_encode: vectors of a request in ids of the dictionary. In order of the ids by stage_order.c
+ * stage_encode: vectors of a request in ids of the dictionary. In order of the ids by stage_sort.c
  * where that is made, else by sorting the pairs.
  */
 #include "common/store/write/stage_encode.h"
@@ -8,7 +8,7 @@
 #include "common/store/codec/fp.h"
 #include "common/store/codec/vec.h"
 #include "common/store/state/store_impl.h"
-#include "common/store/write/stage_room.h"
+#include "common/store/write/stage_scratch.h"
 
 static void encode(const struct dict *d, struct vec_meta meta, const uint32_t *ids,
                    const uint64_t *values, size_t n, struct buf *out)
@@ -34,7 +34,7 @@ void stage_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
                   const uint64_t *values, size_t len, struct buf *out)
 {
     const uint32_t *map = s->scratch.node_map.ptr;
-    size_t n = stage_order_gather(&s->stage->order, nodes, values, len);
+    size_t n = stage_sort_gather(&s->stage->order, nodes, values, len);
 
     if (n) {
         encode(d, (struct vec_meta){ .writes = 1 }, s->stage->order.ids, s->stage->order.values, n,

@@ -35,7 +35,7 @@
 #include "common/repl/apply.h"
 #include "common/store/check/check.h"
 #include "common/store/check/scrub.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "deploy/ctl/ctl.h"
 #include "deploy/ctl/local/fsck_cold.h"
 
@@ -423,7 +423,7 @@ static int fsck(int argc, char **argv)
     struct fsck f = { .shown_max = SHOWN_MAX };
     const char *dir = NULL;
     VEC(const char *) args = { 0 };
-    struct kv_reach reach = { .local = true };
+    struct cold_read reach = { .local = true };
     bool with_cold = false;
     struct err e = { 0 };
 
@@ -447,10 +447,10 @@ static int fsck(int argc, char **argv)
     if (!dir)
         return usage();
     int rc = with_cold ? fsck_cold_new(args.ptr, args.len, &f.cold, &e) : 0;
-    (void)kv_reach_set(with_cold ? NULL : &reach);
+    (void)cold_read_policy_set(with_cold ? NULL : &reach);
     if (!rc)
         rc = check_folder(&f, dir, &e);
-    (void)kv_reach_set(NULL);
+    (void)cold_read_policy_set(NULL);
     fsck_cold_free(f.cold);
     vec_free(&args);
     vec_free(&f.shards);

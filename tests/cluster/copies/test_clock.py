@@ -1,4 +1,4 @@
-"""A wall clock that is years off deletes nothing (common/store/state/eclock.h): in a single process, which can
+"""A wall clock that is years off deletes nothing (common/store/state/engine_clock.h): in a single process, which can
 ask no peer, and in a cluster, where the peers know better. If the clock were believed after two minutes, like a clock
 that is an hour off, everything would be "too old" by the end of this test.
 """
@@ -17,7 +17,7 @@ import replicated
 TICK = 10_000_000
 YEARS_S = 10 * 365 * 86400
 RETAIN = ["--retention.interval=1s"]
-SETTLE_S = 150  # eclock.h: 2 minutes, after which sealing goes by the clock
+SETTLE_S = 150  # engine_clock.h: 2 minutes, after which sealing goes by the clock
 
 
 @contextlib.contextmanager

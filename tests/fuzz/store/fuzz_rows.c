@@ -9,9 +9,9 @@
 #include "common/base/wr.h"
 #include "common/store/catalog/names.h"
 #include "common/store/catalog/series.h"
-#include "common/store/codec/fn.h"
+#include "common/store/codec/function_cost.h"
 #include "common/store/codec/raw.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/dict/dict.h"
 #include "common/store/seal/seal.h"
 #include "common/store/state/presence.h"
@@ -64,9 +64,9 @@ static void on_timeline(struct str row, struct buf *out)
 {
     struct tl a = { 0 }, b = { 0 };
 
-    if (!tl_decode(row, 120, &a, &e)) {
+    if (!timeline_row_decode(row, 120, &a, &e)) {
         tl_encode(a.points.ptr, a.points.len, out);
-        CHECK(!tl_decode(buf_str(out), 120, &b, &e) && a.points.len == b.points.len);
+        CHECK(!timeline_row_decode(buf_str(out), 120, &b, &e) && a.points.len == b.points.len);
         for (size_t i = 0; i < a.points.len; i++) {
             CHECK(a.points.ptr[i].point == b.points.ptr[i].point);
             CHECK(a.points.ptr[i].total == b.points.ptr[i].total);
@@ -93,13 +93,13 @@ static void on_functions(struct str row, struct buf *out)
 {
     struct str twice[] = { row, row };
     struct vec_reader r, sum;
-    struct fn_row a, b;
+    struct function_cost_row a, b;
 
     if (fn_read(row, &a, &e))
         return;
     CHECK(!fn_put(a.self, a.total, out, &e) && !fn_read(buf_str(out), &b, &e));
     CHECK(str_eq(a.self, b.self) && str_eq(a.total, b.total));
-    if (fn_merge(twice, 2, out, &e))
+    if (function_cost_merge(twice, 2, out, &e))
         return;
     CHECK(!fn_read(buf_str(out), &b, &e));
     CHECK(!vec_open(a.total, &r, &e) && !vec_open(b.total, &sum, &e));

@@ -6,7 +6,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/store/catalog/group.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,19 +15,19 @@ static struct err e;
 static void on_rollup(struct str row, struct buf *out)
 {
     struct vec_meta meta;
-    struct ru_sum s;
-    struct ru r;
+    struct rollup_row_sum s;
+    struct rollup_row r;
 
-    if (ru_read(row, &r, &e))
+    if (rollup_row_read(row, &r, &e))
         return;
     CHECK(r.ids || r.vector.ptr);
-    CHECK(r.len <= RU_LIST_MAX);
-    ru_sum_init(&s);
-    if (!ru_merge(&s, &row, 1, out, &meta, &e)) {
+    CHECK(r.len <= ROLLUP_ROW_LIST_MAX);
+    rollup_row_sum_init(&s);
+    if (!rollup_row_merge(&s, &row, 1, out, &meta, &e)) {
         CHECK(meta.total == r.meta.total && meta.writes == r.meta.writes);
-        CHECK(!ru_read(buf_str(out), &r, &e));
+        CHECK(!rollup_row_read(buf_str(out), &r, &e));
     }
-    ru_sum_deinit(&s);
+    rollup_row_sum_deinit(&s);
 }
 
 static void on_group(struct str row, struct buf *out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * querier_docs.h: RPC_DOC of fake ingesters: documents in a list, as common/store/delete/doc.h has
- * them.
+ * querier_docs.h: RPC_DOC of fake ingesters: documents in a list, as
+ * common/store/delete/tenant_doc.h has them.
  */
 #ifndef TESTS_LIB_ROLES_QUERIER_DOCS_H
 #define TESTS_LIB_ROLES_QUERIER_DOCS_H

@@ -18,7 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/catalog/names_max.h"
-#include "common/store/kv/kv_reach.h"
+#include "common/store/kv/cold_read.h"
 #include "common/store/write/stage_ahead.h"
 #include "ingester/shard/shard.h"
 #include "tests/lib/roles/chores_idle.h"
@@ -200,7 +200,7 @@ int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
     lock(s);
     CHECK(s->seals_due > 0);
     if (s->far) { /* as common/cold/cache.c does */
-        struct kv_reach *r = kv_reach();
+        struct cold_read *r = cold_read();
 
         CHECK(r && r->enter && !r->entered);
         r->entered = r->enter(r->cookie);
@@ -224,7 +224,7 @@ int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
 int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
 {
     (void)rows_max, (void)e;
-    CHECK(!kv_reach()->entered);
+    CHECK(!cold_read()->entered);
     lock(s);
     s->fresh++;
     unlock(s);

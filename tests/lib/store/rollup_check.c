@@ -13,7 +13,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/view.h"
 
@@ -31,7 +31,7 @@ struct check {
     struct rollup_counts *c;
     struct arena *a;
     struct map_str *nodes; /* key -> struct node */
-    struct ru_sum want, have;
+    struct rollup_row_sum want, have;
     struct buf want_row, have_row;
     struct group_rule rule;
 };
@@ -177,16 +177,16 @@ static void read_rollups(struct check *x)
 
 static void sum_up(struct check *x, const struct node *n)
 {
-    ru_sum_begin(&x->want);
+    rollup_row_sum_begin(&x->want);
     vec_for (i, &n->leaves)
-        must(ru_sum_vector(&x->want, n->leaves.ptr[i], &e));
+        must(rollup_row_sum_vector(&x->want, n->leaves.ptr[i], &e));
     vec_for (i, &n->ids)
         vec_push(&x->want.ids, n->ids.ptr[i]);
-    (void)ru_sum_ids(&x->want);
-    ru_sum_begin(&x->have);
+    (void)rollup_row_sum_ids(&x->want);
+    rollup_row_sum_begin(&x->have);
     vec_for (i, &n->rows)
-        must(ru_sum_add(&x->have, n->rows.ptr[i], &e));
-    (void)ru_sum_ids(&x->have);
+        must(rollup_row_sum_add(&x->have, n->rows.ptr[i], &e));
+    (void)rollup_row_sum_ids(&x->have);
 }
 
 static void differ(const struct node *n, const char *what)
@@ -197,8 +197,8 @@ static void differ(const struct node *n, const char *what)
 
 static void same_vector(struct check *x, const struct node *n)
 {
-    must(ru_sum_end(&x->want, RU_VECTOR, &x->want_row, &e));
-    must(ru_sum_end(&x->have, RU_VECTOR, &x->have_row, &e));
+    must(rollup_row_sum_end(&x->want, ROLLUP_ROW_VECTOR, &x->want_row, &e));
+    must(rollup_row_sum_end(&x->have, ROLLUP_ROW_VECTOR, &x->have_row, &e));
     if (!str_eq(buf_str(&x->want_row), buf_str(&x->have_row)))
         differ(n, "its vector is not the sum of the leaves");
 }
@@ -220,10 +220,10 @@ static bool minute_rolled(struct check *x, const struct node *leaf)
 {
     struct node *n = node_at(x, 1, &leaf->m, node_of(1, leaf->t));
     bool rolled = false;
-    struct ru r;
+    struct rollup_row r;
 
     vec_for (i, &n->rows) {
-        must(ru_read(n->rows.ptr[i], &r, &e));
+        must(rollup_row_read(n->rows.ptr[i], &r, &e));
         rolled |= r.rolled0;
     }
     return rolled;
@@ -256,7 +256,7 @@ static void check_node(struct check *x, const struct node *n)
     }
     x->c->rolled += n->level == 1 && x->have.rolled0;
     if (x->have.lists) {
-        if (n->level < 2 || x->have.ids.len >= RU_VECTOR_FROM)
+        if (n->level < 2 || x->have.ids.len >= ROLLUP_ROW_VECTOR_FROM)
             differ(n, "a list where a vector must be");
         same_list(x, n);
         x->c->lists++;
@@ -274,8 +274,8 @@ void rollup_check(struct store_view *v, struct rollup_counts *c)
     struct str key;
     void *p;
 
-    ru_sum_init(&x.want);
-    ru_sum_init(&x.have);
+    rollup_row_sum_init(&x.want);
+    rollup_row_sum_init(&x.have);
     buf_init(&x.want_row, GIB);
     buf_init(&x.have_row, GIB);
     read_leaves(&x);
@@ -294,8 +294,8 @@ void rollup_check(struct store_view *v, struct rollup_counts *c)
     }
     vec_free(&all);
     map_str_free(x.nodes);
-    ru_sum_deinit(&x.want);
-    ru_sum_deinit(&x.have);
+    rollup_row_sum_deinit(&x.want);
+    rollup_row_sum_deinit(&x.have);
     buf_deinit(&x.want_row);
     buf_deinit(&x.have_row);
     arena_free(x.a);

@@ -15,7 +15,7 @@
 #include "common/base/prng.h"
 #include "common/base/wr.h"
 #include "common/store/codec/raw.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/dict/dict_rows.h"
 #include "common/store/seal/seal.h"
 #include "common/store/state/wid.h"
@@ -174,7 +174,7 @@ static struct tl line;
 
 static int read_tl(struct str s)
 {
-    int rc = tl_decode(s, 120, &line, &e);
+    int rc = timeline_row_decode(s, 120, &line, &e);
 
     for (size_t i = 0; !rc && i < line.points.len; i++) {
         assert_true(line.points.ptr[i].point < 120 && line.points.ptr[i].writes > 0);
@@ -193,7 +193,7 @@ static void test_timeline(void **state)
     tl_encode(p, 2, &row);
     want_bytes("01020a020003050102");
     want_damage_seen(read_tl);
-    assert_int_equal(tl_decode(buf_str(&row), 3, &line, &e), ERR_CORRUPT);
+    assert_int_equal(timeline_row_decode(buf_str(&row), 3, &line, &e), ERR_CORRUPT);
     for (int round = 0; round < 200; round++) {
         memset(totals, 0, sizeof(totals));
         memset(writes, 0, sizeof(writes));

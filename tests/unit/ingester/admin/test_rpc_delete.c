@@ -14,7 +14,7 @@
 
 #include "common/model/selector.h"
 #include "common/model/slot.h"
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 #include "common/store/mask/tomb.h"
 #include "proto/delete.pb-c.h"
 #include "proto/doc.pb-c.h"
@@ -193,7 +193,8 @@ static void test_list(void **state)
     for (size_t i = 0; i < r->n_tombs; i++) /* what is done says nothing */
         assert_int_equal(r->tombs[i]->phase.len == 0, r->tombs[i]->state == TOMB_DONE);
     embertree__delete_reply__free_unpacked(r, NULL);
-    rpc_bed_sleep(&bed.rpc, 130000); /* write ids of a tenant stand for a minute (tomb_late.c) */
+    rpc_bed_sleep(&bed.rpc, 130000); /* write ids of a tenant stand for a minute (tomb_late_push.c)
+    */
     r = call(2, "list", NULL, &code);
     assert_non_null(r);
     assert_int_equal(r->n_tombs, 2 * SHARDS);

@@ -16,10 +16,10 @@
 /* Work that asks for far rows and takes so long; the pause that follows. UINT64_MAX: not let in. */
 static uint64_t pause_after(struct far_turn *f, struct clock_fake *c, int64_t ms, int code)
 {
-    struct kv_reach *r;
+    struct cold_read *r;
 
     far_turn_begin(f);
-    r = kv_reach();
+    r = cold_read();
     r->entered = r->enter(r->cookie);
     r->refused = !r->entered;
     bool in = r->entered;

@@ -11,18 +11,18 @@
 
 #include "common/model/slot.h"
 #include "common/store/codec/keys.h"
-#include "common/store/state/eclock.h"
+#include "common/store/state/engine_clock.h"
 #include "ingester/tier/tier.h"
 
 #define DAY_MS  INT64_C(86400000)
 #define HOUR_MS INT64_C(3600000)
 
 static struct clock_fake fake;
-static struct eclock engine;
+static struct engine_clock engine;
 
 static uint32_t before(void)
 {
-    struct store_clock s = { .engine_ms = eclock_now(&engine) };
+    struct store_clock s = { .engine_ms = engine_clock_now(&engine) };
 
     s.held = engine.held;
     return tier_before(&s, clock_wall_ms(&fake.clock), (uint64_t)DAY_MS);
@@ -34,7 +34,7 @@ static void test_clocks(void **state)
 
     (void)state;
     clock_fake_init(&fake, begin);
-    eclock_init(&engine, &fake.clock, begin);
+    engine_clock_init(&engine, &fake.clock, begin);
     assert_int_equal(before(), 999 * DAY_SLOTS);
     clock_fake_advance(&fake, 60000);
     assert_int_equal(before(), 999 * DAY_SLOTS + 12);

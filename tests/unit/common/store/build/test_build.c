@@ -17,7 +17,7 @@
 #include "common/store/build/build.h"
 #include "common/store/check/check.h"
 #include "common/store/state/commit.h"
-#include "common/store/state/ru.h"
+#include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

@@ -11,7 +11,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/check/check.h"
-#include "common/store/delete/doc.h"
+#include "common/store/delete/tenant_doc.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

@@ -15,7 +15,7 @@
 #include "common/model/slot.h"
 #include "common/store/delete/purge.h"
 #include "common/store/kv/kv_impl.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"

@@ -14,7 +14,7 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/catalog/group.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_steps.h"
 #include "tests/lib/store/tomb_bed.h"

@@ -15,7 +15,7 @@
 #include "common/store/build/build.h"
 #include "common/store/codec/keys.h"
 #include "common/store/kv/kv_impl.h"
-#include "common/store/mask/tomb_impl.h"
+#include "common/store/mask/tomb_list.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/kv_dir.h"
 #include "tests/lib/store/tomb_two.h"

@@ -15,7 +15,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/store/codec/tl.h"
+#include "common/store/codec/timeline_row.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/store_impl.h"
@@ -191,7 +191,7 @@ static int on_row(void *cookie, size_t i, uint32_t chunk, struct str value, stru
     uint32_t width = LEVELS[s->level].tl_point;
     struct tl tl = { 0 };
 
-    assert_int_equal(tl_decode(value, LEVELS[s->level].tl_chunk / width, &tl, err), 0);
+    assert_int_equal(timeline_row_decode(value, LEVELS[s->level].tl_chunk / width, &tl, err), 0);
     vec_for (k, &tl.points) {
         uint32_t at = (chunk + tl.points.ptr[k].point * width - s->x->base) / width;
         if (at >= SPAN / width)
@@ -207,23 +207,23 @@ static void compare(struct model *x, bool group)
     static const uint64_t ids[SERIES] = { 1, 2, 3 };
     static struct seen s;
     struct store_view *v = store_view_get(bed.s);
-    struct tl_scan c = { .v = v,
-                         .tenant = 1,
-                         .scope = 1,
-                         .ptype = 1,
-                         .flags = group ? KEY_TL_GROUP : 0,
-                         .ids = ids,
-                         .len = SERIES,
-                         .from = x->base,
-                         .to = x->base + SPAN,
-                         .fn = on_row,
-                         .cookie = &s };
+    struct timeline_row_scan c = { .v = v,
+                                   .tenant = 1,
+                                   .scope = 1,
+                                   .ptype = 1,
+                                   .flags = group ? KEY_TL_GROUP : 0,
+                                   .ids = ids,
+                                   .len = SERIES,
+                                   .from = x->base,
+                                   .to = x->base + SPAN,
+                                   .fn = on_row,
+                                   .cookie = &s };
 
     for (c.level = 0; c.level < LEVELS_MODEL; c.level++) {
         memset(&s, 0, sizeof(s));
         s.x = x;
         s.level = c.level;
-        assert_int_equal(tl_scan(&c, &e), 0);
+        assert_int_equal(timeline_row_scan(&c, &e), 0);
         for (size_t i = 0; i < SERIES; i++)
             assert_memory_equal(s.at[i], x->at[group][i][c.level], sizeof(s.at[i]));
     }
@@ -294,7 +294,7 @@ static void test_minutes(void **state)
         key_tl(&k, 0, 1, &m, t - t % LEVELS[1].tl_chunk);
         int rc = kv_get(bed.s->kv, NULL, KV_TL, key_str(&k), &row, &e);
         if (rc != ERR_NOT_FOUND)
-            assert_int_equal(tl_decode(buf_str(&row), 120, &tl, &e), 0);
+            assert_int_equal(timeline_row_decode(buf_str(&row), 120, &tl, &e), 0);
         struct cell have[10] = { 0 };
         vec_for (i, &tl.points) {
             uint32_t at = tl.points.ptr[i].point - t % LEVELS[1].tl_chunk / 12;
@@ -320,15 +320,15 @@ static void test_no_presence(void **state)
     put_batch(NULL);
     struct store_view *v = store_view_get(bed.s);
     roaring_bitmap_t *leaves = roaring_bitmap_create();
-    struct tl_scan c = { .v = v,
-                         .tenant = 1,
-                         .scope = 1,
-                         .ptype = 0,
-                         .flags = KEY_TL_GROUP,
-                         .ids = ids,
-                         .len = 1,
-                         .from = 0,
-                         .to = t + 10 };
+    struct timeline_row_scan c = { .v = v,
+                                   .tenant = 1,
+                                   .scope = 1,
+                                   .ptype = 0,
+                                   .flags = KEY_TL_GROUP,
+                                   .ids = ids,
+                                   .len = 1,
+                                   .from = 0,
+                                   .to = t + 10 };
     assert_int_equal(presence_read(&c, leaves, &e), 0);
     assert_int_equal(roaring_bitmap_get_cardinality(leaves), 0);
     roaring_bitmap_free(leaves);
@@ -361,7 +361,8 @@ static struct cell point_of(const struct member *m, uint32_t level, uint32_t t)
     key_tl(&k, KEY_TL_GROUP, level, m, chunk);
     if (kv_get(bed.s->kv, NULL, KV_TL, key_str(&k), &row, &e))
         return c;
-    assert_int_equal(tl_decode(buf_str(&row), LEVELS[level].tl_chunk / width, &tl, &e), 0);
+    assert_int_equal(timeline_row_decode(buf_str(&row), LEVELS[level].tl_chunk / width, &tl, &e),
+                     0);
     assert_true(tl.points.len > 0);
     vec_for (i, &tl.points)
         if (tl.points.ptr[i].point == (t - chunk) / width)

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * retain_purge: rows below a floor that stand in the same bucket as the floor.
+ *
+ * Within a bucket keys go by series, then time, so what is below a floor is a range per series.
+ * That is the price of floors that do not fall on buckets: coarse levels, whose buckets are wide,
+ * and short retentions. Readers do not look below floors, so there is no hurry, and the work goes
+ * in steps with the place kept in memory; up to where a service and type has been purged is
+ * written behind it, so that a restart only repeats the one that was at work.
+ */
+#include "common/store/retain/retain_state.h"
+#include "common/store/state/commit.h"
+#include "common/store/state/store_impl.h"
+
+/* The next key of the run's rows of m in `bucket`, at or behind series m->series; false: none. */
+static int seek(struct kv_iter *it, const struct retain_run *run, uint32_t bucket, struct member *m,
+                uint32_t *ret_t, bool *ret_found, struct err *e)
+{
+    struct key k;
+
+    retain_key(&k, run, bucket, m, 0);
+    kv_iter_seek(it, key_str(&k));
+    *ret_found = kv_iter_valid(it);
+    if (!*ret_found)
+        return kv_iter_status(it, e);
+    struct str key = kv_iter_key(it);
+    if (key.len < RETAIN_PREFIX + 12)
+        return err_set(e, ERR_CORRUPT, "a key of %zu bytes in column family %d", key.len,
+                       (int)run->cf);
+    m->series = get_u64be(key.ptr + RETAIN_PREFIX);
+    *ret_t = get_u32be(key.ptr + RETAIN_PREFIX + 8);
+    return 0;
+}
+
+/* Some series of one run; *rows counts down. *ret_done: the run has no more. */
+static int purge_run(struct store *s, const struct retain_run *run, uint32_t floor, size_t *rows,
+                     bool *ret_done, struct err *e)
+{
+    struct retain *r = s->retain;
+    uint32_t bucket = floor / run->bucket, end = floor - floor % run->chunk, t = 0;
+    struct kv_batch *b = kv_batch_new();
+    struct member m = r->part;
+    struct key from, to;
+    bool found = true;
+    int rc = 0;
+
+    retain_prefix(&from, run, bucket, &m);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(s->kv, NULL, run->cf, key_str(&from), key_str(&to));
+    for (m.series = r->part_series; *rows > 0 && end > bucket * run->bucket; --*rows) {
+        rc = seek(it, run, bucket, &m, &t, &found, e);
+        if (rc || !found)
+            break;
+        if (t < end) {
+            retain_key(&from, run, bucket, &m, 0);
+            retain_key(&to, run, bucket, &m, end);
+            kv_batch_del_range(b, run->cf, key_str(&from), key_str(&to));
+            r->stats.rows_purged++;
+        }
+        found = m.series != UINT64_MAX;
+        if (!found)
+            break;
+        m.series++;
+    }
+    kv_iter_free(it);
+    r->part_series = m.series;
+    *ret_done = !found || end <= bucket * run->bucket;
+    if (!rc && kv_batch_count(b))
+        rc = store_write_batch(s, b, false, e);
+    kv_batch_free(b);
+    return rc;
+}
+
+static int begin_part(struct store *s, bool *ret_found, struct err *e)
+{
+    struct retain *r = s->retain;
+    struct buf row;
+    uint32_t first;
+    struct key k;
+    int rc;
+
+    if (retain_next_part(s, &r->part, &first, ret_found, e))
+        return e->code;
+    if (!*ret_found)
+        return 0;
+    buf_init(&row, FLOORS_ROW_LEN + 1);
+    r->part_purged = (struct floors){ 0 };
+    rc = floors_load(s->kv, NULL, &r->part, &r->part_floors, e);
+    retain_purged_key(&k, &r->part);
+    if (!rc)
+        rc = kv_get(s->kv, NULL, KV_META, key_str(&k), &row, e);
+    if (rc == ERR_NOT_FOUND)
+        rc = 0;
+    else if (!rc)
+        rc = floors_read(buf_str(&row), &r->part_purged, e);
+    buf_deinit(&row);
+    r->in_part = !rc && memcmp(&r->part_purged, &r->part_floors, sizeof(struct floors)) != 0;
+    r->part_level = r->part_run = 0;
+    r->part_series = 0;
+    return rc;
+}
+
+static int end_part(struct store *s, struct err *e)
+{
+    struct retain *r = s->retain;
+    struct kv_batch *b = kv_batch_new();
+    struct key k;
+    int rc;
+
+    retain_purged_key(&k, &r->part);
+    char row[FLOORS_ROW_LEN];
+    for (uint32_t l = 0; l < KEY_LEVELS; l++)
+        put_u32be(row + (size_t)4 * l, r->part_floors.at[l]);
+    kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
+    rc = store_write_batch(s, b, false, e);
+    kv_batch_free(b);
+    r->in_part = false;
+    return rc;
+}
+
+int retain_trim_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e)
+{
+    struct retain *r = s->retain;
+    struct retain_run runs[RETAIN_RUNS];
+    size_t rows = rows_max;
+    bool found = true;
+
+    *ret_done = false;
+    while (rows > 0) {
+        if (!r->in_part) {
+            rows--;
+            if (begin_part(s, &found, e))
+                return e->code;
+            if (!found) {
+                *ret_done = true;
+                return 0;
+            }
+            continue;
+        }
+        if (r->part_level == KEY_LEVELS)
+            return end_part(s, e);
+        uint32_t floor = r->part_floors.at[r->part_level];
+        bool done = true;
+        if (r->part_run >= retain_runs(r->part_level, runs)) {
+            r->part_level++;
+            r->part_run = 0;
+            continue;
+        }
+        if (floor > r->part_purged.at[r->part_level] &&
+            purge_run(s, &runs[r->part_run], floor, &rows, &done, e))
+            return e->code;
+        if (done) {
+            r->part_run++;
+            r->part_series = 0;
+        }
+    }
+    return 0;
+}
