@@ -25,28 +25,28 @@
 #include "ingester/admin/rpc_accept.h"
 #include "ingester/admin/rpc_delete.h"
 #include "ingester/admin/rpc_doc.h"
-#include "ingester/background/ledger.h"
+#include "ingester/background/auditor.h"
 #include "ingester/background/retention.h"
 #include "ingester/background/rollups.h"
 #include "ingester/background/scrubber.h"
-#include "ingester/base/as_made.h"
 #include "ingester/base/clocks.h"
+#include "ingester/base/config_drift.h"
 #include "ingester/base/folder.h"
-#include "ingester/base/sole.h"
-#include "ingester/base/spare.h"
+#include "ingester/base/incarnation.h"
+#include "ingester/base/reserve_file.h"
 #include "ingester/base/state.h"
 #include "ingester/base/unpack.h"
 #include "ingester/build/rpc_build.h"
 #include "ingester/check.h"
 #include "ingester/read/rpc_read.h"
-#include "ingester/replicas/division.h"
-#include "ingester/replicas/recover.h"
 #include "ingester/replicas/replicas.h"
+#include "ingester/replicas/shard_memory.h"
 #include "ingester/replicas/shard_open.h"
-#include "ingester/shard/busy.h"
-#include "ingester/shard/placed.h"
+#include "ingester/replicas/store_recovery.h"
+#include "ingester/shard/placement_guard.h"
 #include "ingester/shard/read_load.h"
 #include "ingester/shard/shards.h"
+#include "ingester/shard/top_services.h"
 #include "ingester/tier/tier.h"
 #include "ingester/write/rpc_write.h"
 #include "ingester/write/writers.h"
@@ -236,10 +236,10 @@ static void ingester_free(void *self)
     if (!in)
         return;
     CHECK(in->magic == INGESTER_MAGIC);
-    division_stop(in->division);
+    shard_memory_stop(in->division);
     memory_forget(in->ctx->memory, &in->write_bytes);
-    as_made_free(in->as_made);
-    sole_free(in->sole);
+    config_drift_free(in->as_made);
+    incarnation_free(in->sole);
     replicas_free(in->replicas);
     in->replicas = NULL;
     rpc_node_free(in->node);
@@ -250,7 +250,7 @@ static void ingester_free(void *self)
     rpc_delete_free(in);
     tier_free(in->tier);
     shards_free(in->shards);
-    recover_free(in->recover);
+    store_recovery_free(in->recover);
     scrubber_free(in->scrubber);
     rpc_accept_free(in);
     auditor_free(in->auditor);
@@ -258,9 +258,9 @@ static void ingester_free(void *self)
     rollups_free(in->rollups);
     disk_watch_free(in->disk_watch);
     disk_free(in->disk);
-    placed_free(in->placed);
-    busy_free(in->busy);
-    division_free(in->division);
+    placement_guard_free(in->placed);
+    top_services_free(in->busy);
+    shard_memory_free(in->division);
     clocks_free(in->clocks);
     read_load_free(in->read_load);
     in->magic = 0;
@@ -295,13 +295,13 @@ static void on_may_begin(void *cookie)
 /* No other process may be this node. In a simulated world none is. */
 static int start_sole(struct ingester *in, struct err *e)
 {
-    struct sole_opts o = {
+    struct incarnation_opts o = {
         .in = in, .addr = rpc_node_addr(in->node), .begin = on_may_begin, .cookie = in
     };
 
     if (!in->moves || !in->ctx->coord || in->ctx->kv)
         return 0;
-    return sole_new(&o, &in->sole, e);
+    return incarnation_new(&o, &in->sole, e);
 }
 
 static const char *follows(void *cookie, uint32_t shard)
@@ -353,12 +353,12 @@ static struct ingester *ingester_new(const struct role_ctx *ctx)
 
     in->magic = INGESTER_MAGIC;
     in->ctx = ctx;
-    in->placed = placed_new(ctx->view, ctx->env->clock, ctx->mutants);
+    in->placed = placement_guard_new(ctx->view, ctx->env->clock, ctx->mutants);
     in->conf = conf_get(ctx->conf, &ingester_options);
     in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);
     in->clocks = clocks_new(ctx->loop, ctx->rpc, ctx->env->clock);
-    in->division = division_new(in);
+    in->division = shard_memory_new(in);
     in->read_load = read_load_new();
     list_init(&in->hooks);
     start_writers(in);
@@ -374,7 +374,7 @@ static int open_parts(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], si
     int code = check_conf(in, e);
 
     if (!code && !ctx->kv) {
-        spare_give_up(ctx->data_dir);
+        reserve_file_release(ctx->data_dir);
         code = folder_check(in, e);
     }
     if (!code)
@@ -409,12 +409,12 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     start_shards(in);
     for (size_t i = 0; i < n; i++)
         shard_open_serve(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
-    in->recover = recover_new(in);
+    in->recover = store_recovery_new(in);
     in->scrubber = scrubber_new(in);
     in->auditor = auditor_new(in);
     tier_begin(in->tier);
     memory_watch_budget(ctx->memory, MEMORY_WRITES, &in->write_bytes);
-    division_start(in->division);
+    shard_memory_start(in->division);
     rpc_write_serve(in);
     rpc_read_serve(in);
     rpc_build_serve(in);
@@ -427,7 +427,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     if (in->moves && !in->sole)
         start_replicas(in);
     if (ctx->coord)
-        in->as_made = as_made_new(ctx->view, ctx->cluster);
+        in->as_made = config_drift_new(ctx->view, ctx->cluster);
     look_at_guard(in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
@@ -513,8 +513,8 @@ static void drain_parts(void *cookie)
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
         !rpc_accept_idle(in) || !rpc_delete_idle(in) || !rpc_doc_idle(in) ||
-        !recover_idle(in->recover) || !scrubber_idle(in->scrubber) || !auditor_idle(in->auditor) ||
-        !retention_idle(in) || !tier_idle(in->tier)) {
+        !store_recovery_idle(in->recover) || !scrubber_idle(in->scrubber) ||
+        !auditor_idle(in->auditor) || !retention_idle(in) || !tier_idle(in->tier)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }
@@ -554,7 +554,7 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
     tier_stop(in->tier);
     in->drained = done;
     in->drained_cookie = cookie;
-    sole_free(in->sole);
+    incarnation_free(in->sole);
     in->sole = NULL;
     if (in->replicas)
         replicas_hand_over(in->replicas, drain_begin, in);

@@ -20,7 +20,7 @@
 #include "common/store/kv/cold_read.h"
 #include "common/store/ledger/ledger.h"
 #include "ingester/admin/accept_msg.h"
-#include "ingester/background/ledger.h"
+#include "ingester/background/auditor.h"
 #include "ingester/shard/shards.h"
 #include "proto/ledger.pb-c.h"
 

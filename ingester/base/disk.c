@@ -8,7 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "ingester/base/spare.h"
+#include "ingester/base/reserve_file.h"
 
 #define DISK_EVERY_MS 1000
 #define DISK_SOON_MS  100 /* below twice the reserve: a burst may fill it within a second */
@@ -63,7 +63,7 @@ static void ask(void *cookie)
 
     d->asked_code = d->o.fs->space(d->o.fs, d->o.dir, &d->asked_free, &total, &d->asked_err);
     if (!d->asked_code && d->o.spare && !d->spared)
-        d->spared = spare_keep(d->o.dir, d->reserve, d->asked_free);
+        d->spared = reserve_file_keep(d->o.dir, d->reserve, d->asked_free);
 }
 
 static void asked(void *cookie)

@@ -20,7 +20,7 @@ struct disk_opts {
     const char *dir;
     uint64_t reserve; /* bytes; 0: disk_reserve_auto of the volume */
     const struct ingester_metrics *metrics;
-    bool spare; /* keeps a reserve file (spare.h) */
+    bool spare; /* keeps a reserve file (reserve_file.h) */
 };
 /* Looks once before it returns, then every second, ten times a second near the reserve. */
 NODISCARD int disk_new(const struct disk_opts *o, struct disk **ret, struct err *e);

@@ -12,7 +12,7 @@
  * be started with from now on. Before anything is opened; state.h's `moves` and `index` are set. */
 NODISCARD int folder_check(const struct ingester *in, struct err *e);
 /* The name under which the copies here promise and ack is this node's: written down, if it is not.
- * When the coordination service has nothing against it (ingester/base/sole.c). */
+ * When the coordination service has nothing against it (ingester/base/incarnation.c). */
 void folder_name(const struct ingester *in);
 
 #endif

@@ -14,23 +14,23 @@
 
 #define SHARDS_OWN_MAX 8 /* of one process, where shards do not move */
 
-struct reads;     /* rpc_read.c */
-struct builds;    /* rpc_build.c */
-struct deletes;   /* rpc_delete.c */
-struct recover;   /* recover.c */
-struct retention; /* retention.c */
-struct rollups;   /* rollups.c */
-struct replicas;  /* replicas.c */
-struct tier;      /* tier.c */
-struct placed;    /* placed.c */
-struct busy;      /* busy.c */
-struct division;  /* division.c */
-struct sole;      /* sole.c */
-struct as_made;   /* as_made.c */
-struct clocks;    /* clocks.c */
-struct writers;   /* writers.c */
-struct read_load; /* read_load.c */
-struct shards;    /* shards.c */
+struct reads;           /* rpc_read.c */
+struct builds;          /* rpc_build.c */
+struct deletes;         /* rpc_delete.c */
+struct store_recovery;  /* store_recovery.c */
+struct retention;       /* retention.c */
+struct rollups;         /* rollups.c */
+struct replicas;        /* replicas.c */
+struct tier;            /* tier.c */
+struct placement_guard; /* placement_guard.c */
+struct top_services;    /* top_services.c */
+struct shard_memory;    /* shard_memory.c */
+struct incarnation;     /* incarnation.c */
+struct config_drift;    /* config_drift.c */
+struct clocks;          /* clocks.c */
+struct writers;         /* writers.c */
+struct read_load;       /* read_load.c */
+struct shards;          /* shards.c */
 
 struct ingester {
     uint32_t magic;
@@ -43,29 +43,29 @@ struct ingester {
     struct relay *relay; /* owned: calls of others for leaders */
     struct disk *disk;
     struct disk_watch *disk_watch;
-    struct recover *recover;
+    struct store_recovery *recover;
     struct scrubber *scrubber;
     struct accepts *accepts; /* rpc_accept.c */
     struct auditor *auditor;
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
-    struct list hooks;         /* of struct shard_hook */
-    struct division *division; /* of memory */
-    struct replicas *replicas; /* NULL: shards do not move, or not yet opened */
-    struct sole *sole;         /* says when they may begin; NULL: at once */
-    struct as_made *as_made;   /* NULL: no coordination service */
-    struct clocks *clocks;     /* of other processes, for the stores */
-    size_t shards_own;         /* loop: they begin with equal parts of memory */
-    bool moves;                /* shards move between nodes: replicas.c has them */
-    size_t index;              /* in cluster.ingesters */
+    struct list hooks;             /* of struct shard_hook */
+    struct shard_memory *division; /* of memory */
+    struct replicas *replicas;     /* NULL: shards do not move, or not yet opened */
+    struct incarnation *sole;      /* says when they may begin; NULL: at once */
+    struct config_drift *as_made;  /* NULL: no coordination service */
+    struct clocks *clocks;         /* of other processes, for the stores */
+    size_t shards_own;             /* loop: they begin with equal parts of memory */
+    bool moves;                    /* shards move between nodes: replicas.c has them */
+    size_t index;                  /* in cluster.ingesters */
 
     /* Writes: loop thread. */
     size_t writes_pending;
     struct list writes;        /* those, of rpc_write.c */
     struct budget write_bytes; /* payloads and their decoding */
     struct writers *writers;   /* owned: which tenants hold write_bytes */
-    struct placed *placed;
-    struct busy *busy;           /* NULL: shards do not move, no controller asks */
+    struct placement_guard *placed;
+    struct top_services *busy;   /* NULL: shards do not move, no controller asks */
     struct read_load *read_load; /* owned; from the start to the end of the role */
     struct reads *reads;
     struct builds *builds;

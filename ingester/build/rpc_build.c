@@ -18,11 +18,11 @@
  * collision of F, which it would have to look for (common/store/README.md).
  *
  * Where compactors share the shards (compactor/claims.h) every question bears the fence of a claim,
- * larger for each new claim (claimed.h). A newer one takes over at once, and what an older one
- * still asks or sends is refused. The newest fence is remembered here only, not in the database:
- * after a restart, or on another leader, no job is out that an older claim could bring back, and if
- * such a one asks first, what it does is proven like everything, and void as soon as the newer one
- * asks.
+ * larger for each new claim (compactor_fence.h). A newer one takes over at once, and what an older
+ * one still asks or sends is refused. The newest fence is remembered here only, not in the
+ * database: after a restart, or on another leader, no job is out that an older claim could bring
+ * back, and if such a one asks first, what it does is proven like everything, and void as soon as
+ * the newer one asks.
  *
  * Memory: the rows of one job while they are read and sent, since one pool thread reads for all
  * shards at a time, and per shard the sums of its job: 48 bytes for each series of it.
@@ -123,8 +123,8 @@ static void next_done(void *cookie)
 
 static bool is_fenced(struct ingester *in, struct site *st, uint64_t fence, struct err *e)
 {
-    return claimed_check(&st->claimed, &in->builds->claims, shard_number(st->shard), fence,
-                         in->conf->build_timeout_ms, e) != 0;
+    return compactor_fence_check(&st->claimed, &in->builds->claims, shard_number(st->shard), fence,
+                                 in->conf->build_timeout_ms, e) != 0;
 }
 
 static void refused_fenced(struct ingester *in, struct site *st)
@@ -378,7 +378,7 @@ static void on_apply(void *cookie, struct rpc_call *call, struct str payload)
 
 static void site_deinit(struct site *st)
 {
-    claimed_clear(&st->claimed);
+    compactor_fence_clear(&st->claimed);
     build_job_deinit(&st->expect);
     vec_free(&st->due.at);
     vec_free(&st->skipped);
@@ -401,7 +401,7 @@ static void on_coord_replaced(void *cookie)
     const struct ingester *in = cookie;
 
     for (size_t i = 0; i < SHARDS_MAX; i++)
-        claimed_clear(&in->builds->sites[i].claimed);
+        compactor_fence_clear(&in->builds->sites[i].claimed);
 }
 
 void rpc_build_serve(struct ingester *in)
@@ -413,10 +413,10 @@ void rpc_build_serve(struct ingester *in)
     in->ctx->env->random(in->ctx->env, &first, sizeof(first));
     b->last_job = first >> 1;
     list_init(&b->waiting);
-    b->claims = (struct claimed_opts){ .coord = in->ctx->coord,
-                                       .view = in->ctx->view,
-                                       .prefix = in->ctx->cluster->etcd_prefix,
-                                       .clock = in->ctx->env->clock };
+    b->claims = (struct compactor_fence_opts){ .coord = in->ctx->coord,
+                                               .view = in->ctx->view,
+                                               .prefix = in->ctx->cluster->etcd_prefix,
+                                               .clock = in->ctx->env->clock };
     b->hook = (struct shard_hook){ .closed = on_closed,
                                    .coord_replaced = on_coord_replaced,
                                    .cookie = in };

@@ -6,7 +6,7 @@
 #define INGESTER_BUILD_RPC_BUILD_IMPL_H
 
 #include "common/store/build/build.h"
-#include "ingester/build/claimed.h"
+#include "ingester/build/compactor_fence.h"
 #include "ingester/build/rpc_build.h"
 #include "ingester/shard/shards.h"
 
@@ -22,7 +22,7 @@ struct site {
     enum site_state state;
     uint64_t job, compactor, given_ns; /* GIVEN, APPLYING */
     uint64_t job_fence;                /* it was given with */
-    struct claimed claimed;            /* the newest claim that asked */
+    struct compactor_fence claimed;    /* the newest claim that asked */
     struct build_job expect;           /* its sums; rows are gone */
     struct build_nodes due;            /* of the last look, in order of building */
     size_t due_at;
@@ -37,7 +37,7 @@ struct site {
 };
 struct builds {
     struct shard_hook hook;
-    struct claimed_opts claims;
+    struct compactor_fence_opts claims;
     struct site sites[SHARDS_MAX];
     struct list waiting; /* of struct next */
     bool reading;

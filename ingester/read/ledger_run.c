@@ -14,7 +14,7 @@
 #include "common/base/size.h"
 #include "common/store/ledger/acks.h"
 #include "common/store/ledger/ledger.h"
-#include "ingester/background/ledger.h"
+#include "ingester/background/auditor.h"
 #include "ingester/base/unpack.h"
 #include "proto/ledger.pb-c.h"
 

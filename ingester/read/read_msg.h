@@ -21,7 +21,7 @@ struct read_msg {
     struct selector selector;
     const uint32_t *shards; /* none: all */
     size_t shards_len;
-    uint64_t map_version;     /* placed_read; 0: not said */
+    uint64_t map_version;     /* placement_guard_read; 0: not said */
     struct store_query query; /* MERGE, TIMELINE */
     uint64_t bytes_max;       /* MERGE; 0: only the ingester's own limit */
     uint64_t cost_max;        /* MERGE, FUNCTIONS: of bytes to be read; 0: any */

@@ -9,7 +9,7 @@
 
 #include "ingester/read/read_msg.h"
 
-struct auditor; /* ledger.h */
+struct auditor; /* auditor.h */
 
 struct read_source {
     struct store *const *stores;

@@ -34,7 +34,7 @@
 #include "common/sys/fair.h"
 #include "ingester/read/read_run.h"
 #include "ingester/replicas/replicas.h"
-#include "ingester/shard/placed.h"
+#include "ingester/shard/placement_guard.h"
 #include "ingester/shard/read_load.h"
 #include "ingester/shard/shards.h"
 
@@ -126,7 +126,7 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
 
     if (code)
         return err_wrap(e, "%s request", method_name(r->method));
-    if (placed_read(r->in->placed, m->map_version, e))
+    if (placement_guard_read(r->in->placed, m->map_version, e))
         return e->code;
     if (pick_stores(r, m, stores, e))
         return e->code;

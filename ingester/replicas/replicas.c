@@ -12,7 +12,7 @@
  *
  * replica_start runs when the replica leads. replica_close runs when it leads no more, or not in
  * the epoch for which the store was opened. open_done returns to NOTHING if the replica could not
- * be opened. Orphaned data (replicas_left.c) is removed in REMOVING as well.
+ * be opened. Orphaned data (replicas_orphaned.c) is removed in REMOVING as well.
  *
  * One function decides (replica_step); everything else notes a change and schedules it. So the
  * order in which records, roles and ends of jobs arrive does not matter, and a callback of the
@@ -36,11 +36,11 @@
 #include "common/obs/log.h"
 #include "common/repl/kv_repl.h"
 #include "common/role/core/memory.h"
-#include "ingester/base/aside.h"
-#include "ingester/replicas/division.h"
+#include "ingester/base/blocking_job.h"
 #include "ingester/replicas/replicas_impl.h"
+#include "ingester/replicas/shard_memory.h"
 #include "ingester/replicas/shard_open.h"
-#include "ingester/shard/placed.h"
+#include "ingester/shard/placement_guard.h"
 
 #define TICK_MS      50
 #define PAUSE_MS     500
@@ -104,7 +104,7 @@ static void on_prefer(void *cookie, const char *name)
         log_warn("the members of a shard pass its lead on: no member that answers has all of its "
                  "log. The shard has a leader again when a complete member is back",
                  KV_U64("shard", r->shard), KV_CSTR("to", name), KV_U64("times", r->prefers));
-    cluster_give(r->rs, r->shard, name);
+    replicas_give_lead(r->rs, r->shard, name);
 }
 
 static void on_failed(void *cookie, const struct err *why)
@@ -116,7 +116,7 @@ static void on_failed(void *cookie, const struct err *why)
     r->failed = true;
     r->trouble = *why;
     failed_once(r);
-    if (replica_is_named(r) && !cluster_give_away(r))
+    if (replica_is_named(r) && !replicas_give_all_leads(r))
         log_warn("no other member can lead it", KV_U64("shard", r->shard));
     replicas_step_soon(r->rs);
 }
@@ -182,7 +182,7 @@ static int open_node(struct replica_of *r, struct err *e)
         .copy_faults = copy_faults(r),
         .keep_dir = !ctx->kv && replica_path(r, CORRUPT_KEPT, keep) ? keep : NULL,
         .room = copy_room_left,
-        .copied = copy_is_here,
+        .copied = replicas_copy_present,
     };
 
     if (!replica_path(r, "log", dir)) {
@@ -225,7 +225,7 @@ static void replica_open(struct replica_of *r)
     r->shares = r->rs->in->shards_own;
     r->others_have = corrupt_others_have(r);
     err_clear(&r->err);
-    aside_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, open_work, open_done, r);
+    blocking_job_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, open_work, open_done, r);
 }
 
 /* ---- STARTING, SERVING, CLOSING ------------------------------------------------------------- */
@@ -257,7 +257,7 @@ static void start_done(void *cookie)
         metric_add(r->rs->m_started, 1);
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),
                  KV_U64("term", replica_record_of(replica_now(r).term)));
-        placed_begins(r->rs->in->placed, r->shard, store_newest_ms(r->store));
+        placement_guard_begins(r->rs->in->placed, r->shard, store_newest_ms(r->store));
         shard_open_serve(r->rs->in, r->shard, r->store);
     }
     r->store = NULL;
@@ -271,7 +271,7 @@ static void replica_start(struct replica_of *r)
     r->shares = r->rs->in->shards_own;
     err_clear(&r->err);
     r->kv = kv_repl_new(r->node);
-    aside_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, start_work, start_done, r);
+    blocking_job_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, start_work, start_done, r);
 }
 
 static void on_closed(void *cookie)
@@ -279,7 +279,7 @@ static void on_closed(void *cookie)
     struct replica_of *r = cookie;
 
     hooks_closed(&r->rs->in->hooks, r->shard);
-    division_now(r->rs->in->division);
+    shard_memory_update_soon(r->rs->in->division);
     r->at = AT_FOLLOWING;
     replica_step(r);
 }
@@ -367,7 +367,7 @@ static void on_stopped(void *cookie)
     reclaim_forget(r);
     if (!r->wanted && !rs->stopping) {
         r->at = AT_REMOVING;
-        aside_run(rs->in->ctx->loop, rs->in->ctx->simulated, remove_work, on_removed, r);
+        blocking_job_run(rs->in->ctx->loop, rs->in->ctx->simulated, remove_work, on_removed, r);
         return;
     }
     replica_step(r);
@@ -580,7 +580,7 @@ static void on_tick(void *cookie)
 
     replicas_look_at_disk(rs);
     replicas_sweep(rs);
-    copies_look(rs);
+    replicas_copy_scan(rs);
     reclaim_tick(rs);
     step_all(rs);
     cluster_tick(rs);
@@ -625,7 +625,7 @@ struct replicas *replicas_new(const struct replicas_opts *o)
         .metrics = ctx->metrics,
         .addr = addr_of,
         .known = replicas_known,
-        .told = replicas_told,
+        .told = replicas_promises_served,
         .cookie = rs,
         .digest_rate = ctx->cluster->digest_rate,
         .snapshot_rate = ctx->cluster->snapshot_rate,

@@ -14,9 +14,9 @@
 #include "common/cluster/rebuild/adopt.h"
 #include "common/obs/log.h"
 #include "ingester/replicas/replicas_impl.h"
-#include "ingester/shard/busy.h"
-#include "ingester/shard/placed.h"
-#include "ingester/shard/weigh.h"
+#include "ingester/shard/copy_load.h"
+#include "ingester/shard/placement_guard.h"
+#include "ingester/shard/top_services.h"
 #include "ingester/tier/tier.h"
 
 #define HAND_OVER_MS 8000
@@ -124,8 +124,8 @@ void cluster_join(struct replicas *rs)
     uint8_t chance[CLUSTER_ID_BYTES];
     char id[CLUSTER_ID_LEN + 1];
 
-    rs->in->busy = busy_new();
-    rs->weigh = weigh_new();
+    rs->in->busy = top_services_new();
+    rs->weigh = copy_load_new();
     rs->member = member_new(&mo);
     rs->m_registered = gauge(rs, "embertree_ingester_registered",
                              "1: this node is in the cluster, as far as the coordination service "
@@ -145,9 +145,9 @@ void cluster_join(struct replicas *rs)
 
 void cluster_free(struct replicas *rs)
 {
-    doubt_end(rs);
+    step_abort_end(rs);
     controller_free(rs->controller);
-    weigh_free(rs->weigh);
+    copy_load_free(rs->weigh);
     lead_free(rs->lead);
     member_free(rs->member);
 }
@@ -169,7 +169,7 @@ void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_te
         lead_established(rs->lead, shard, record_term);
 }
 
-void cluster_give(struct replicas *rs, uint32_t shard, const char *to)
+void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to)
 {
     if (rs->lead)
         lead_give(rs->lead, shard, to);
@@ -183,7 +183,7 @@ void cluster_unfit(struct replica_of *r)
         return;
     }
     r->unfit_ms = replicas_now_ms(r->rs) + UNFIT_MS;
-    if (replica_is_named(r) && cluster_give_away(r))
+    if (replica_is_named(r) && replicas_give_all_leads(r))
         log_warn("another member is to lead the shard, which cannot be served from here: check "
                  "this node's disk, or drain the node, so that its copy is fetched again",
                  KV_U64("shard", r->shard));
@@ -198,7 +198,7 @@ static void hand_over_step(struct replicas *rs)
     for (size_t i = 0; i < rs->len; i++) {
         struct replica_of *r = rs->at[i];
 
-        left |= replica_is_named(r) ? cluster_give_away(r) : r->at == AT_SERVING;
+        left |= replica_is_named(r) ? replicas_give_all_leads(r) : r->at == AT_SERVING;
     }
     if (left && replicas_now_ms(rs) < rs->hand_over_until_ms)
         return;
@@ -416,12 +416,12 @@ static void weigh(struct replicas *rs, const struct replica_of *r, struct progre
     struct kv_stats st;
     uint64_t bytes = 0;
 
-    weigh_take(rs->weigh, repl_node_appended(r->node), REPORT_MS, ret);
-    if (!weigh_turn(rs->weigh, r->shard) || !repl_node_stats(r->node, &st))
+    copy_load_report(rs->weigh, repl_node_appended(r->node), REPORT_MS, ret);
+    if (!copy_load_turn(rs->weigh, r->shard) || !repl_node_stats(r->node, &st))
         return;
     for (size_t i = 0; i < KV_CFS; i++)
         bytes += st.file_bytes[i];
-    weigh_stored(rs->weigh, r->shard, bytes);
+    copy_load_stored(rs->weigh, r->shard, bytes);
 }
 
 /* In the epoch that began with what is stored: others have written nothing since. */
@@ -471,7 +471,8 @@ static void report(struct replicas *rs)
     struct progress_shard shards[SHARDS_MAX];
     struct progress_service services[PROGRESS_SERVICES_MAX];
     struct progress p = { .shards = shards, .services = services };
-    uint64_t version = placed_version(rs->in->placed); /* before the times below: placed.h */
+    uint64_t version = placement_guard_version(rs->in->placed); /* before the times below:
+    placement_guard.h */
     uint64_t spread = rs->in->ctx->cluster->spread_rate;
 
     disk_watch_words(rs->in->disk_watch, trouble);
@@ -481,8 +482,8 @@ static void report(struct replicas *rs)
     p.bad = bad;
     p.bad_len = report_bad(rs, bad);
     if (spread)
-        p.services_len = busy_report(rs->in->busy, REPORT_MS, spread / SPREAD_PART, services,
-                                     PROGRESS_SERVICES_MAX);
+        p.services_len = top_services_report(rs->in->busy, REPORT_MS, spread / SPREAD_PART,
+                                             services, PROGRESS_SERVICES_MAX);
 
     for (size_t i = 0; i < rs->len; i++) {
         const struct replica_of *r = rs->at[i];
@@ -498,12 +499,12 @@ static void report(struct replicas *rs)
             .leads = st.role == REPLICA_LEADING,
             .lost = st.silent && r->lost_rev,
             .full = others_first(rs, r),
-            .newest_ms = serves(r, &st) ? placed_newest_ms(rs->in->placed, r->shard) : 0,
+            .newest_ms = serves(r, &st) ? placement_guard_newest_ms(rs->in->placed, r->shard) : 0,
         };
         copy_report(r, &shards[p.shards_len - 1]);
         weigh(rs, r, &shards[p.shards_len - 1]);
     }
-    weigh_end(rs->weigh);
+    copy_load_end(rs->weigh);
     struct err cold;
     if (tier_trouble(rs->in->tier, &cold))
         p.cold = str_c(cold.text);
@@ -538,9 +539,9 @@ void cluster_tick(struct replicas *rs)
     if (rs->handed_over)
         hand_over_step(rs);
     for (size_t i = 0; rs->lead && !rs->handing_over && i < rs->len; i++)
-        cluster_alone(rs->at[i]);
+        replicas_lost_majority(rs->at[i]);
     if (rs->controller)
-        doubt_tick(rs);
+        step_abort_tick(rs);
     if (rs->member && !rs->handing_over && now >= rs->report_ms) {
         rs->report_ms = now + REPORT_MS;
         report(rs);

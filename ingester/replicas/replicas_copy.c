@@ -37,7 +37,7 @@ uint64_t copy_room_left(void *cookie)
     return left - MIN(left, reserve + reserve / 2);
 }
 
-void copy_is_here(void *cookie)
+void replicas_copy_present(void *cookie)
 {
     struct replica_of *r = cookie;
 
@@ -125,7 +125,7 @@ static void look_at(struct replica_of *r, const struct repl_copy_state *copy, ui
         say_log(r, &st);
 }
 
-void copies_look(struct replicas *rs)
+void replicas_copy_scan(struct replicas *rs)
 {
     uint64_t now = replicas_now_ms(rs);
 

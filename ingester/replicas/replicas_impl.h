@@ -43,12 +43,12 @@ struct replica_of { /* one shard */
     bool spoke;         /* there was one, in this process */
     uint64_t ask_ms;    /* asked again then */
     int64_t lost_rev;   /* of the record that counts on it; 0: none does */
-    /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */
+    /* replicas_majority.c: named, and without a majority, since; in which term; how far it was. */
     uint64_t alone_ms, alone_term, alone_last;
     uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
     uint64_t hung_term;          /* given away in this term since the disk hung */
     bool must_return;            /* its log was gone: until it is a member again */
-    uint64_t copy_why;           /* of what was logged last (copies_look) */
+    uint64_t copy_why;           /* of what was logged last (replicas_copy_scan) */
     struct speed copy_speed, log_speed;
     uint64_t copy_said_ms; /* how far it is was logged then */
     uint64_t prefers;      /* times it had another one lead since it served last */
@@ -61,9 +61,10 @@ struct replica_of { /* one shard */
     bool round_told;          /* those that answer have it */
     bool round_tells;         /* the store is being told */
     struct reclaim_list list; /* of the round */
-    uint64_t left_term;       /* replicas_left.c: of the record that does not name us */
+    uint64_t left_term;       /* replicas_orphaned.c: of the record that does not name us */
     bool left_kept;
-    /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
+    /* Of the job (blocking_job.h) in OPENING and STARTING: while it runs, the loop leaves them
+       alone. */
     size_t shares; /* of memory, read when it began */
     struct kv *kv;
     struct store *store;
@@ -89,7 +90,7 @@ struct replicas {
     struct member *member; /* replicas_cluster.c, NULL without a coordination service */
     struct lead *lead;
     struct controller *controller;
-    struct weigh *weigh;
+    struct copy_load *weigh;
     uint64_t report_ms; /* when progress is reported next */
     bool handing_over, stopping, step_posted, freed;
     bool too_many;  /* said once */
@@ -102,7 +103,7 @@ struct replicas {
     struct err behind;              /* why not, while it is not */
     struct {
         uint64_t call, version, next_ms; /* 0: none; what it is about; asked again then */
-    } doubt;                             /* replicas_doubt.c */
+    } doubt;                             /* step_abort.c */
     void (*handed_over)(void *cookie);
     void *handed_cookie;
     uint64_t hand_over_until_ms;
@@ -141,11 +142,12 @@ void corrupt_look(struct replica_of *r);   /* has it been fetched? */
 bool copy_dir(const struct replica_of *r, char dir[PATH_MAX]);
 const struct copy_faults *copy_faults(const struct replica_of *r); /* NULL but in simulation */
 uint64_t copy_room_left(void *replica);
-void copy_is_here(void *replica);
+void replicas_copy_present(void *replica);
 /* Before the database in db is opened; where it is. */
 NODISCARD int copy_put_in_place(const struct replica_of *r, const char *db, struct err *e);
 void copy_remove_folder(const struct replica_of *r);
-void copies_look(struct replicas *rs); /* tells how far one is, and why one does not come in */
+void replicas_copy_scan(
+    struct replicas *rs); /* tells how far one is, and why one does not come in */
 void copy_json(const struct replica_of *r, struct json *j);
 /* Reports the progress of a copy that comes in, and of a log that catches up. */
 void copy_report(const struct replica_of *r, struct progress_shard *ret);
@@ -153,7 +155,7 @@ void copy_report(const struct replica_of *r, struct progress_shard *ret);
 /* ---- replicas_disk.c: a disk that is full, fails or hangs ---- */
 void replicas_look_at_disk(struct replicas *rs);
 /* Hands the lead over to the live member with most of the log. False: no other member lives. */
-bool cluster_give_away(struct replica_of *r);
+bool replicas_give_all_leads(struct replica_of *r);
 
 /* ---- replicas_reclaim.c: what deletes left in files ---- */
 void reclaim_tick(struct replicas *rs);
@@ -169,10 +171,10 @@ bool replica_path(const struct replica_of *r, const char *what, char dir[PATH_MA
 void replica_remove_files(const struct replica_of *r); /* aside; nothing of them is open */
 void replica_remove_folder(const char *dir);           /* a flat one */
 void replica_step(struct replica_of *r);
-/* replicas_kept.c: repl_hub_opts */
+/* replicas_promises.c: repl_hub_opts */
 bool replicas_known(void *cookie, uint32_t shard, struct repl_known *ret);
-void replicas_told(void *cookie, uint32_t shard, const struct repl_known *k);
-/* replicas_left.c: once, as soon as the records are known from the service itself */
+void replicas_promises_served(void *cookie, uint32_t shard, const struct repl_known *k);
+/* replicas_orphaned.c: once, as soon as the records are known from the service itself */
 void replicas_sweep(struct replicas *rs);
 struct replica_state replica_now(const struct replica_of *r);
 /* The record says we lead. */
@@ -187,9 +189,9 @@ void cluster_tick(struct replicas *rs);
 void cluster_leave(struct replicas *rs); /* all nodes learn it at once */
 /* Without a coordination service these do nothing. */
 void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term);
-void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
-/* Gives the lead away after a while without a majority (replicas_alone.c). */
-void cluster_alone(struct replica_of *r);
+void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to);
+/* Gives the lead away after a while without a majority (replicas_majority.c). */
+void replicas_lost_majority(struct replica_of *r);
 /* It was not opened to be served, again and again: others, whose databases are their own, lead. */
 void cluster_unfit(struct replica_of *r);
 /* For a silent replica, in every step: asks, and ends its silence when that is safe. */
@@ -197,9 +199,9 @@ void cluster_admit(struct replica_of *r);
 /* For a replica whose log has begun: it may be older than these notes, or adopted. */
 void cluster_note(struct replica_of *r);
 void cluster_forget(struct replica_of *r); /* its node is being closed */
-/* replicas_doubt.c: asks whether what is announced may be taken for never announced. */
-void doubt_tick(struct replicas *rs);
-void doubt_end(struct replicas *rs);
+/* step_abort.c: asks whether what is announced may be taken for never announced. */
+void step_abort_tick(struct replicas *rs);
+void step_abort_end(struct replicas *rs);
 /* Another store is followed: what was written down there may not be. */
 void cluster_store_anew(struct replica_of *r);
 

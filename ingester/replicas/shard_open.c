@@ -8,8 +8,8 @@
  *
  * A shard is opened at three places, and each must use the same settings: at the start where shards
  * do not move (ingester.c), when a replica begins to lead (replicas.c), and after a full disk
- * (recover.c). `shares` is read on the loop and passed on, since records of the cluster change
- * shards_own while a database is opened on another thread.
+ * (store_recovery.c). `shares` is read on the loop and passed on, since records of the cluster
+ * change shards_own while a database is opened on another thread.
  */
 #include "ingester/replicas/shard_open.h"
 
@@ -21,7 +21,7 @@
 #include "ingester/background/retention.h"
 #include "ingester/background/rollups.h"
 #include "ingester/base/clocks.h"
-#include "ingester/replicas/division.h"
+#include "ingester/replicas/shard_memory.h"
 #include "ingester/shard/shards.h"
 #include "ingester/tier/tier.h"
 
@@ -34,7 +34,7 @@ int shard_open_kv(const struct ingester *in, uint32_t number, size_t shares, str
         .dir = dir,
         .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
         .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shares,
-        .pool = division_pool(in->division),
+        .pool = shard_memory_pool(in->division),
     };
 
     if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
@@ -92,5 +92,5 @@ void shard_open_serve(struct ingester *in, uint32_t number, struct store *store)
 
     retention_open_shard(in, number, store);
     shards_open(in->shards, shard_new(&o));
-    division_now(in->division);
+    shard_memory_update_soon(in->division);
 }

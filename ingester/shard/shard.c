@@ -38,7 +38,7 @@
  * SETTLE_HELD_MS no seal starts before it.
  *
  * Late data of a bucket that left for the cold tier need far rows to be sealed and built. The
- * thread waits for those in bounded turns (far_turn.h); meanwhile minutes that need none are
+ * thread waits for those in bounded turns (cold_wait.h); meanwhile minutes that need none are
  * sealed.
  *
  * Invariants: (1) at most one group is at the committer, at most one is open; (2) a write is in
@@ -153,9 +153,9 @@ static void on_task_done(void *cookie)
 static void run_task(struct shard *s, struct shard_task *t)
 {
     store_settle(s->o.store, UINT64_MAX);
-    far_turn_begin(&s->far);
+    cold_wait_begin(&s->far);
     t->run(t, s->o.store);
-    far_turn_over(&s->far);
+    cold_wait_over(&s->far);
     loop_post(s->o.loop, on_task_done, t);
 }
 
@@ -407,10 +407,10 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     int code;
 
     store_stats(s->o.store, &before);
-    far_turn_begin(&s->far);
+    cold_wait_begin(&s->far);
     code = fresh ? store_seal_fresh(s->o.store, s->o.seal_rows, &more, &e)
                  : store_seal(s->o.store, s->o.seal_rows, &more, &e);
-    far = far_turn_end(&s->far, code);
+    far = cold_wait_end(&s->far, code);
     store_stats(s->o.store, &after);
     metric_observe(s->m.seal_seconds, (double)(clock_mono_ns(s->o.clock) - began) / 1e9);
     metric_add(s->m.seal_steps, 1);
@@ -421,10 +421,10 @@ static void seal_step(struct shard *s, uint64_t now_ms)
         s->seal_after_ms = more && !code ? 0 : now_ms + SEAL_RETRY_MS;
     if (far) {
         now_ms = clock_mono_ms(s->o.clock);
-        s->seal_far_ms = now_ms + MAX(far_turn_wait(&s->far, now_ms), (uint64_t)SEAL_RETRY_MS);
+        s->seal_far_ms = now_ms + MAX(cold_wait_wait(&s->far, now_ms), (uint64_t)SEAL_RETRY_MS);
         if (!fresh)               /* else it wants far rows, too: not at once again */
             s->seal_after_ms = 0; /* what is fresh, now */
-        if (far_turn_told(&s->far))
+        if (cold_wait_told(&s->far))
             log_warn("late rows wait for the cold tier to be sealed; they are read unsealed",
                      KV_U64("shard", s->o.number), KV_ERR(&e));
     } else if (code) {
@@ -486,8 +486,9 @@ static bool settled(struct shard *s, uint64_t now_ms)
     bool idle = !s->open && (held || fair_waiting(s->waiting) == 0);
 
     if (!store_settled(s->o.store) && !s->committing)
-        store_settle(s->o.store, idle && chores_wait(&s->chores, now_ms) == 0 ? SETTLE_IDLE_MS : 0);
-    if (store_settled(s->o.store) || chores_wait(&s->chores, now_ms) > 0)
+        store_settle(s->o.store,
+                     idle && shard_jobs_wait(&s->chores, now_ms) == 0 ? SETTLE_IDLE_MS : 0);
+    if (store_settled(s->o.store) || shard_jobs_wait(&s->chores, now_ms) > 0)
         s->held_since_ms = 0;
     else if (!s->held_since_ms)
         s->held_since_ms = MAX(now_ms, 1u);
@@ -507,7 +508,7 @@ static uint64_t own_wait(struct shard *s, uint64_t now_ms)
     if (!chores_held(s, now_ms))
         wait = MIN(wait, seal_wait(s, now_ms));
     if (store_settled(s->o.store))
-        return MIN(wait, chores_wait(&s->chores, now_ms));
+        return MIN(wait, shard_jobs_wait(&s->chores, now_ms));
     return MIN(wait, (uint64_t)SETTLE_LOOK_MS);
 }
 
@@ -524,7 +525,7 @@ uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
     if (seal_wait(s, now_ms) == 0 && !s->stopping && !chores_held(s, now_ms))
         seal_step(s, now_ms);
     if (!s->stopping && settled(s, clock_mono_ms(s->o.clock)))
-        chores_step(&s->chores, &s->far, s->o.clock);
+        shard_jobs_step(&s->chores, &s->far, s->o.clock);
     if (s->reopen_wanted)
         reopen_step(s, now_ms);
     if (now_ms >= s->state_next_ms)
@@ -567,8 +568,8 @@ struct shard *shard_new(const struct shard_opts *o)
     store_tenants_max(o->store, o->tenants_max);
     s->commit_ns = 4 * COMMIT_HERE_NS; /* a disk has to show that it is fast */
     shard_metrics_init(&s->m, o->metrics, o->number);
-    chores_init(&s->chores, o->store, o->number, o->metrics);
-    far_turn_init(&s->far, o->clock);
+    shard_jobs_init(&s->chores, o->store, o->number, o->metrics);
+    cold_wait_init(&s->far, o->clock);
     s->waiting = fair_new(&(struct fair_opts){ 0 });
     mutex_init(&s->tasks_lock);
     list_init(&s->tasks);

@@ -30,7 +30,7 @@ struct shard_write {
 };
 
 /* Anything else that must run on the shard's thread, between groups of writes; bounded like a chore
- * (chores.h). Embedded in its request, which outlives it. */
+ * (shard_jobs.h). Embedded in its request, which outlives it. */
 struct shard_task {
     bool quiet; /* run when every write that was staged is committed; later ones wait for it */
     struct list link; /* the shard's */

@@ -7,9 +7,9 @@
 
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
-#include "ingester/shard/chores.h"
-#include "ingester/shard/far_turn.h"
+#include "ingester/shard/cold_wait.h"
 #include "ingester/shard/shard.h"
+#include "ingester/shard/shard_jobs.h"
 
 #define SHARD_MAGIC MAGIC('s', 'h', 'r', 'd')
 #define TAKE_MAX    256
@@ -50,8 +50,8 @@ struct shard {
     uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
     uint64_t held_since_ms; /* monotonic; 0: no chore waits for what was begun */
     uint64_t state_next_ms;
-    struct far_turn far;
-    struct chores chores;
+    struct cold_wait far;
+    struct shard_jobs chores;
 
     /* The loop's. */
     struct shard_state state;

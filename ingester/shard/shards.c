@@ -14,14 +14,14 @@
  * finds the second, so it compares the number of the shard that it got.
  *
  * Ending the threads of a shard and closing its database takes as long as its last step and a
- * flush, so another thread does both (aside.h).
+ * flush, so another thread does both (blocking_job.h).
  */
 #include "ingester/shard/shards.h"
 
 #include <stdatomic.h>
 
 #include "common/base/mem.h"
-#include "ingester/base/aside.h"
+#include "ingester/base/blocking_job.h"
 
 #define POLL_MS 5
 
@@ -245,7 +245,7 @@ static void on_timer(void *cookie)
         loop_timer_start(p->timer, POLL_MS, 0);
         return;
     }
-    aside_run(o->loop, o->simulated, close_work, close_done, p);
+    blocking_job_run(o->loop, o->simulated, close_work, close_done, p);
 }
 
 void shards_close(struct shards *t, uint32_t number, void (*done)(void *cookie), void *cookie)

@@ -34,11 +34,11 @@
 #include "common/sys/clock.h"
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
-#include "ingester/shard/placed.h"
+#include "ingester/shard/placement_guard.h"
 #include "ingester/shard/shards.h"
 #include "ingester/tier/tier_health.h"
-#include "ingester/tier/tier_land.h"
 #include "ingester/tier/tier_metrics.h"
+#include "ingester/tier/tier_write.h"
 
 #define HANDLES_MAX 8
 #define UNITS_ROUND 256 /* of one shard */
@@ -67,7 +67,7 @@ struct tier {
     struct timer *timer; /* simulated: ends the wait of `waiting` */
     struct fiber *waiting;
     bool running; /* simulated */
-    struct tier_land land;
+    struct tier_write land;
     struct tier_health health;
     struct err refused; /* in this round: another database holds the objects */
     struct tier_shard at[SHARDS_MAX];
@@ -138,7 +138,7 @@ static int hold(struct tier *t, struct tier_shard *at, struct shard *s, struct k
     if (!rc)
         rc = check_place(t, at, kv, &claim, e);
     if (!rc && !claim.held)
-        rc = tier_land_claim(&t->land, s, kv, at->generation.now, object_where(t->o), e);
+        rc = tier_write_claim(&t->land, s, kv, at->generation.now, object_where(t->o), e);
     at->held = !rc;
     return rc;
 }
@@ -158,8 +158,8 @@ static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv
     at->known = false; /* another one may have written heads */
     env->random(env, chance, sizeof(chance));
     cold_holder_make(chance, &at->holder);
-    if (tier_land_take(&t->land, s, kv, cold_generation_of_head(at->head), &at->holder,
-                       &at->generation, e))
+    if (tier_write_generation(&t->land, s, kv, cold_generation_of_head(at->head), &at->holder,
+                              &at->generation, e))
         return e->code;
     return hold(t, at, s, kv, e);
 }
@@ -184,7 +184,7 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
     if (rc)
         kv_batch_free(batch);
     else
-        rc = tier_land_move(&t->land, s, kv, at->generation.now, batch, &landed, e);
+        rc = tier_write_manifest(&t->land, s, kv, at->generation.now, batch, &landed, e);
     if (!rc && landed) {
         metric_add(t->m.units, 1);
         metric_add(t->m.rows, moved.rows);
@@ -299,7 +299,7 @@ static int prove(void *cookie, struct manifest **ret, struct err *e)
 {
     struct proving *p = cookie;
 
-    return tier_land_prove(&p->t->land, p->s, p->kv, p->at->generation.now, ret, e);
+    return tier_write_check(&p->t->land, p->s, p->kv, p->at->generation.now, ret, e);
 }
 
 static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,
@@ -334,7 +334,7 @@ struct placing {
 static int map_of(struct tier *t, uint32_t shard, const struct map **ret, bool *ret_all,
                   struct err *e)
 {
-    *ret = placed_map(t->in->placed, shard, ret_all);
+    *ret = placement_guard_map(t->in->placed, shard, ret_all);
     return *ret ? 0 : err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
 }
 
@@ -605,7 +605,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     o.cookie = t;
     mutex_init(&t->lock);
     cond_init(&t->wake);
-    tier_land_init(&t->land);
+    tier_write_init(&t->land);
     tier_health_init(&t->health);
     t->timer = in->ctx->simulated ? loop_timer_new(in->ctx->loop, on_waited, t) : NULL;
     if (cold_cache_new(&o, &t->cache, e)) {
@@ -669,7 +669,7 @@ void tier_free(struct tier *t)
     cold_cache_free(t->cache);
     for (size_t i = 0; i < SHARDS_MAX; i++)
         backup_sweep_free(t->at[i].sweep);
-    tier_land_deinit(&t->land);
+    tier_write_deinit(&t->land);
     tier_health_deinit(&t->health);
     cond_deinit(&t->wake);
     mutex_deinit(&t->lock);

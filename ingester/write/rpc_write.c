@@ -17,10 +17,10 @@
 #include "ingester/write/rpc_write.h"
 
 #include "common/base/mem.h"
-#include "ingester/replicas/recover.h"
-#include "ingester/shard/busy.h"
-#include "ingester/shard/placed.h"
+#include "ingester/replicas/store_recovery.h"
+#include "ingester/shard/placement_guard.h"
 #include "ingester/shard/shards.h"
+#include "ingester/shard/top_services.h"
 #include "ingester/write/write_msg.h"
 #include "ingester/write/writers.h"
 
@@ -61,7 +61,7 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
     for (size_t i = 0; !in->moves && i < shards_len(in->shards); i++) {
         const struct shard *s = shards_at(in->shards, i);
         if (s && shard_read_only(s))
-            return recover_why(in, i, e);
+            return store_recovery_reason(in, i, e);
     }
     if (disk_watch_check(in->disk_watch, hangs_code(in), e))
         return e->code;
@@ -121,7 +121,7 @@ static void write_end(struct write *w)
         write_reply_pack(&w->sw.result, &reply);
         CHECK(buf_ok(&reply));
         if (in->busy)
-            busy_add(in->busy, w->msg.write.tenant, w->msg.write.service, w->payload.len);
+            top_services_add(in->busy, w->msg.write.tenant, w->msg.write.service, w->payload.len);
         metric_add(in->metrics.writes, 1);
         metric_add(in->metrics.series, w->sw.result.stored);
         metric_add(in->metrics.duplicates, w->sw.result.duplicates);
@@ -162,7 +162,7 @@ static int write_decode(struct write *w, struct err *e)
     code = write_msg_decode(w->payload, w->told, w->arena, &w->msg, e);
     if (code)
         return code;
-    if (placed_check(w->in->placed, w->msg.shard, &w->msg.write, w->msg.map_version, e))
+    if (placement_guard_check(w->in->placed, w->msg.shard, &w->msg.write, w->msg.map_version, e))
         return e->code;
     w->shard = shards_get(w->in->shards, w->msg.shard, e);
     if (!w->shard)

@@ -9,10 +9,11 @@
  *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
  *   <prefix>/controller          under a lease: which node controls; its creation is the fence
  *   <prefix>/compactor/          which compactor builds coarse levels of which shard:
- *                                compactor/claims.h; ingesters read it: ingester/build/claimed.h
+ *                                compactor/claims.h; ingesters read it:
+ * ingester/build/compactor_fence.h
  *   <prefix>/distributor/live/   under leases: which distributors live: peers.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
- *   <prefix>/once/<node>         which folder and process is the node: ingester/base/sole.c
+ *   <prefix>/once/<node>         which folder and process is the node: ingester/base/incarnation.c
  *   <prefix>/adopt               this and the next two are made by `embertree adopt`: adopt.h
  *   <prefix>/adopted/<node>      the number (node-id) of the data folder that was adopted
  *   <prefix>/adopted-from/<node> the path of that folder, for messages

@@ -105,7 +105,8 @@ struct role_ctx {
     bool simulated;                      /* no threads: shards step on the loop */
     const struct kv_source *kv;          /* NULL: RocksDB */
     const struct object_source *objects; /* NULL: what cold.url says */
-    uint32_t mutants;                    /* tests only: enum replica_mutant, placed_mutant */
+    uint32_t mutants;                    /* tests only: enum replica_mutant, placement_guard_mutant
+    */
     uint64_t log_bytes; /* tests: a replication log is shortened from here on; 0: 1 GiB */
 };
 /* ERR_BUSY while the process is close to its memory limit: take no new push or query, begin no

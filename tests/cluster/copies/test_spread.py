@@ -323,7 +323,7 @@ def test_old_map():
 
 
 def announced(c):
-    """Waits until every process knows a change that no node can have confirmed yet (placed.c waits that long);
+    """Waits until every process knows a change that no node can have confirmed yet (placement_guard.c waits that long);
     returns its time. None: it is valid already."""
     everybody = [n.process for n in c.nodes.values()] + two_distributors(c)
     until = time.monotonic() + 90

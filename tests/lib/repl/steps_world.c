@@ -116,7 +116,7 @@ static void lead_shard(struct world *w, struct node *n, uint32_t shard, const st
         lead_established(n->lead, shard, r->term);
 }
 
-/* As ingester/replicas/replicas_doubt.c does it. */
+/* As ingester/replicas/step_abort.c does it. */
 static void doubt(struct world *w, struct node *n)
 {
     char name[NODE_NAME_MAX + 1] = { 0 };

@@ -115,7 +115,7 @@ struct sim_stats {
 
 /* What is broken on purpose, to see that the oracle notices. The low numbers are switches of the
  * simulated world; from SIM_REPLICA on, those of common/repl (enum replica_mutant) and of places
- * (enum placed_mutant). */
+ * (enum placement_guard_mutant). */
 enum sim_mutant {
     SIM_NONE,
     SIM_NEW_KEYS,        /* clients repeat pushes under other keys */

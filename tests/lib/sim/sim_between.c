@@ -83,7 +83,8 @@ static bool all_up(struct world *w)
     return list_empty(&w->dying);
 }
 
-/* A change of places that is announced while the service is away stops its service (placed.h). */
+/* A change of places that is announced while the service is away stops its service
+   (placement_guard.h). */
 static bool places_rest(struct world *w)
 {
     int64_t rev;

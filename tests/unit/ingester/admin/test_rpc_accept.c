@@ -15,7 +15,7 @@
 #include "common/store/ledger/ledger.h"
 #include "common/store/state/store_impl.h"
 #include "ingester/admin/accept_msg.h"
-#include "ingester/background/ledger.h"
+#include "ingester/background/auditor.h"
 #include "ingester/base/state.h"
 #include "ingester/shard/shards.h"
 #include "proto/ledger.pb-c.h"

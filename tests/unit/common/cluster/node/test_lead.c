@@ -4,7 +4,7 @@
  * silent, that do not reach each other, in a term that changed the members. In all cases where one
  * of the previous members reaches a majority of those that answer, the shard has an established
  * leader after some turns. Replicas are a model here: the same as
- * ingester/replicas/replicas_alone.c.
+ * ingester/replicas/replicas_majority.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
