@@ -16,7 +16,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/cluster/rebuild/kept.h"
+#include "common/cluster/rebuild/cluster_dump.h"
 #include "common/cluster/view/view.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
@@ -488,7 +488,7 @@ static void ingester_ring(void *self, struct json *j)
     tier_ring(in->tier, j);
 }
 
-static void ingester_kept(void *self, struct kept *k)
+static void ingester_kept(void *self, struct cluster_dump *k)
 {
     const struct ingester *in = self;
 

@@ -2,7 +2,8 @@
  *
  * backup_places.h: stores with each head of a backup in which shards the data of services and
  * tenants are. The map that says so is in the coordination service, which may be lost with the
- * disks; without it, queries of restored shards would miss data (common/cluster/map/places.h).
+ * disks; without it, queries of restored shards would miss data
+ * (common/cluster/map/placement_history.h).
  *
  *   places/<shard, 8 hex>-<number of the head, 16 hex>-<XXH3-64 of its bytes, 16 hex>[-unsure]
  *

@@ -93,7 +93,8 @@ bool rpc_net_meet(const struct rpc_net *n, const char *addr);
  * that two nodes of this process call is reported twice. */
 void rpc_net_told(const struct rpc_net *n, void (*fn)(void *cookie, const struct rpc_told *t),
                   void *cookie);
-/* Decides whether two cluster numbers that differ may work together (common/cluster/view/agree.h).
+/* Decides whether two cluster numbers that differ may work together
+   (common/cluster/view/config_fingerprint.h).
  * 0: they may. ERR_CONFLICT: the peer's frames are dropped, as without this function. ERR_CONFIG:
  * the two exchange pings, both get the text, and all other frames are refused with it: such a peer
  * is down. */

@@ -34,7 +34,8 @@
  *   84 + n  4   again        in errors: seconds after which a retry makes sense; else 0
  *   88 + n  8   cluster      of the sender, where it knows it: the first 16 digits of its id
  *                            (common/cluster/coord/keyspace.h), or the number that replaces it in
- *                            a cluster without an id (agree.h there). Zero bytes at the end of
+ *                            a cluster without an id (config_fingerprint.h there). Zero bytes at
+ * the end of
  *                            the head are left out
  *   head    length           payload
  *

@@ -29,7 +29,7 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/role/route/race.h"
+#include "common/role/route/hedged_call.h"
 #include "distributor/api/import_push.h"
 #include "distributor/base/left_out.h"
 #include "distributor/base/state.h"
@@ -67,7 +67,7 @@ struct lane {
     struct import_pushes *pushes;
     VEC(struct lane_id) ids; /* of the part that is packed */
     struct err err;
-    struct race race; /* the loop's */
+    struct hedged_call race; /* the loop's */
 };
 struct job {
     uint32_t magic;
@@ -344,7 +344,7 @@ static void lane_on_reply(void *cookie, struct str reply, const struct err *err)
         lane_acked(l, reply);
     else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT || err->code == ERR_BUSY) {
         route_failed(l->job->d->route, route_target(l->job->d->route, l->count.shard),
-                     race_went_round(&l->race));
+                     hedged_call_went_round(&l->race));
         lane_unanswered(l, err);
     } else {
         lane_fail(l, err);
@@ -432,7 +432,7 @@ static void lane_send(void *cookie)
         return;
     }
     l->sent_ns = clock_mono_ns(j->d->ctx->env->clock);
-    struct race_opts o = {
+    struct hedged_call_opts o = {
         .route = j->d->route,
         .target = route_target(j->d->route, l->count.shard),
         .deadline_ms = MIN(l->deadline_ms > now ? l->deadline_ms - now : 1, j->d->conf->attempt_ms),
@@ -440,7 +440,7 @@ static void lane_send(void *cookie)
         .cookie = l,
     };
     size_t bytes = l->packed.len;
-    if (race_begin(&l->race, &o, RPC_WRITE, &l->packed, &e))
+    if (hedged_call_begin(&l->race, &o, RPC_WRITE, &l->packed, &e))
         lane_unanswered(l, &e);
     else
         metric_add(j->d->metrics.sent_bytes, bytes);

@@ -11,9 +11,9 @@
  * write that was stored although its answer got lost is then counted once. What was decoded is kept
  * until the answer, since the transport takes the packed bytes with it.
  *
- * An attempt is a race (common/role/route/race.h): where the ingester is late, the push is packed
- * once more, with its stacks and the same write ids, and goes by another way as well. While the
- * pool does that, the push is the pool's, and an answer that comes waits.
+ * An attempt is a race (common/role/route/hedged_call.h): where the ingester is late, the push is
+ * packed once more, with its stacks and the same write ids, and goes by another way as well. While
+ * the pool does that, the push is the pool's, and an answer that comes waits.
  *
  * Memory: before decoding a request sets aside what bodies of its size usually need, afterwards
  * what it really holds; over the budget it is refused. While it is decoded it may pass that, up to
@@ -354,7 +354,7 @@ static void push_answer(struct intake_push *p, struct str reply, const struct er
         push_not_known(p);
     else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT) {
         route_failed(p->k->d->route, route_target(p->k->d->route, p->shard),
-                     race_went_round(&p->race));
+                     hedged_call_went_round(&p->race));
         push_unanswered(p, err);
     } else
         push_fail(p, err);
@@ -394,7 +394,8 @@ static void push_packed_again(void *cookie)
         return;
     }
     size_t bytes = p->packed.len;
-    if (p->err.code || p->k->d->closing || !race_more(&p->race, RPC_WRITE, &p->packed))
+    if (p->err.code || p->k->d->closing ||
+        !hedged_call_send_second(&p->race, RPC_WRITE, &p->packed))
         return;
     p->unsure = true; /* whichever of the two is answered: the other may have stored it */
     metric_add(p->k->d->metrics.sent_bytes, bytes);
@@ -427,13 +428,14 @@ static void push_send(void *cookie)
     uint64_t left = k->deadline_ms > now ? k->deadline_ms - now : 1;
     p->sent_ns = clock_mono_ns(d->ctx->env->clock);
     size_t bytes = p->packed.len;
-    struct race_opts o = { .route = d->route,
-                           .target = route_target(d->route, p->shard),
-                           .deadline_ms = MIN(left, d->conf->attempt_ms),
-                           .more = push_late,
-                           .done = push_on_reply,
-                           .cookie = p };
-    if (race_begin(&p->race, &o, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed, &p->err)) {
+    struct hedged_call_opts o = { .route = d->route,
+                                  .target = route_target(d->route, p->shard),
+                                  .deadline_ms = MIN(left, d->conf->attempt_ms),
+                                  .more = push_late,
+                                  .done = push_on_reply,
+                                  .cookie = p };
+    if (hedged_call_begin(&p->race, &o, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed,
+                          &p->err)) {
         struct err why = p->err;
         err_clear(&p->err);
         push_unanswered(p, &why);

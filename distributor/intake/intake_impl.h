@@ -9,7 +9,7 @@
 #define DISTRIBUTOR_INTAKE_INTAKE_IMPL_H
 
 #include "common/base/vec.h"
-#include "common/role/route/race.h"
+#include "common/role/route/hedged_call.h"
 #include "distributor/base/state.h"
 #include "distributor/base/window.h"
 #include "distributor/intake/intake.h"
@@ -46,13 +46,13 @@ struct intake_push {
     size_t holds;   /* of k->holds, where it is a part */
     struct err err; /* of packing; code 0: fine */
     uint64_t sent_ns, retry_ms;
-    struct timer *timer;   /* between attempts, else NULL */
-    struct race race;      /* of the attempt */
-    bool by_number;        /* what was sent straight: with stacks by number */
-    bool packing;          /* the pool packs a second copy: all but the next two is the pool's */
-    bool over_early;       /* the attempt ended meanwhile: */
-    struct buf early;      /* its reply */
-    struct err *early_err; /* owned; NULL: there is a reply */
+    struct timer *timer;     /* between attempts, else NULL */
+    struct hedged_call race; /* of the attempt */
+    bool by_number;          /* what was sent straight: with stacks by number */
+    bool packing;            /* the pool packs a second copy: all but the next two is the pool's */
+    bool over_early;         /* the attempt ended meanwhile: */
+    struct buf early;        /* its reply */
+    struct err *early_err;   /* owned; NULL: there is a reply */
     /* Relabelling may send series of one push to several services: the first has the push, each
      * further one its series and its own scratch, over the stacks of the first. */
     struct intake_push *whole; /* NULL: it has the push itself */

@@ -11,7 +11,7 @@
  *        └── it does not ──> put ours, if it is still absent ──> look again
  *
  * The first distributor that puts the key decides permanently: the key is never changed. If the
- * service loses all its data, operators rebuild it (common/cluster/rebuild/recover.h). So each
+ * service loses all its data, operators rebuild it (common/cluster/rebuild/etcd_rebuild.h). So each
  * distributor looks again once the view trusts the service again, and puts back the agreed secret.
  * A distributor that has not agreed on a secret waits for these first.
  *

@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/cluster/map/places.h"
+#include "common/cluster/map/placement_history.h"
 #include "common/cluster/node/written_as.h"
 #include "common/cluster/view/view.h"
 #include "common/obs/log.h"
@@ -166,18 +166,19 @@ static int check_places(const struct folder *f, struct err *e)
     const struct fs *fs = in->ctx->env->fs;
     const struct map *kept, *now = view_map_ref(in->ctx->view);
     struct err why;
-    int code = places_load(fs, in->ctx->data_dir, &kept, e);
+    int code = placement_history_load(fs, in->ctx->data_dir, &kept, e);
 
-    if (!code && kept && f->databases && places_cover(now, kept, &why))
-        code = err_set(e, ERR_CONFIG, "%s holds databases, and its " PLACES_FILE " says: %s. %s",
+    if (!code && kept && f->databases && placement_history_cover(now, kept, &why))
+        code = err_set(e, ERR_CONFIG,
+                       "%s holds databases, and its " PLACEMENT_HISTORY_FILE " says: %s. %s",
                        in->ctx->data_dir, why.text,
                        list_says(in) ? "Only a map says where all of it is: make the folder the "
                                        "first copy of a cluster with etcd (embertree adopt), or "
                                        "give an empty data.dir"
                                      : "Restore the cluster.map_file it was written with, or add "
                                        "that to it");
-    if (!code && file_says(in) && !places_plain(now))
-        code = places_keep(fs, in->ctx->data_dir, now, e);
+    if (!code && file_says(in) && !placement_history_plain(now))
+        code = placement_history_keep(fs, in->ctx->data_dir, now, e);
     map_unref(kept);
     map_unref(now);
     return code;

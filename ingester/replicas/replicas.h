@@ -12,8 +12,8 @@
 #include "common/cluster/coord/coord.h"
 #include "ingester/base/state.h"
 
-struct shard; /* shard/shard.h */
-struct kept;  /* common/cluster/rebuild/kept.h */
+struct shard;        /* shard/shard.h */
+struct cluster_dump; /* common/cluster/rebuild/cluster_dump.h */
 struct replicas_opts {
     struct ingester *in;
     struct coord *coord; /* NULL: leaders never change (static). What follows outlives it */
@@ -52,7 +52,7 @@ uint64_t replicas_log_used(const struct replicas *rs);
 void replicas_doubt_serve(struct ingester *in);
 /* Members, this one too, whose files may have bytes of purged deletes of a shard it leads. */
 uint32_t replicas_reclaim_behind(const struct replicas *rs, uint32_t shard);
-void replicas_ring(const struct replicas *rs, struct json *j); /* "replicas": [...] */
-void replicas_kept(const struct replicas *rs, struct kept *k); /* what logs have promised */
+void replicas_ring(const struct replicas *rs, struct json *j);         /* "replicas": [...] */
+void replicas_kept(const struct replicas *rs, struct cluster_dump *k); /* what logs have promised */
 
 #endif

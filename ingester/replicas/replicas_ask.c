@@ -119,7 +119,7 @@ const char *replicas_follows(const struct replicas *rs, uint32_t shard)
     return st.follows[0] ? st.follows : NULL;
 }
 
-struct confirm {
+struct step_confirm {
     struct replicas *rs;
     size_t pending;
     struct err err;
@@ -127,12 +127,12 @@ struct confirm {
     void *cookie;
 };
 struct confirm_part {
-    struct confirm *c;
+    struct step_confirm *c;
     struct replica_of *r;
     uint64_t epoch;
 };
 
-static void confirm_end(struct confirm *c)
+static void confirm_end(struct step_confirm *c)
 {
     if (--c->pending > 0)
         return;
@@ -162,9 +162,9 @@ static void on_begun(void *cookie)
 void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n,
                       void (*done)(void *cookie, const struct err *e), void *cookie)
 {
-    struct confirm *c = XNEW(struct confirm);
+    struct step_confirm *c = XNEW(struct step_confirm);
 
-    *c = (struct confirm){ .rs = rs, .pending = 1, .done = done, .cookie = cookie };
+    *c = (struct step_confirm){ .rs = rs, .pending = 1, .done = done, .cookie = cookie };
     for (size_t i = 0; i < n; i++) {
         struct replica_of *r = replica_find(rs, shard_number(shards[i]));
 

@@ -172,7 +172,7 @@ void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_te
 void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to)
 {
     if (rs->lead)
-        lead_give(rs->lead, shard, to);
+        lead_hand_over(rs->lead, shard, to);
 }
 
 /* At the second time: it may have been a moment's trouble. */

@@ -15,8 +15,9 @@
  * In a term that changed the members and is not established, the changed set may never have a
  * majority. Example: of three copies one is dead, and a fourth lost its data before it counted; two
  * of four answer. These two are a majority of the previous members, which must be asked anyway. So
- * first of all the change is undone (record_next_back); the controller makes it again later.
- * Entries that were committed in that term are on a majority of the previous members as well.
+ * first of all the change is undone (record_undo_member_change); the controller makes it again
+ * later. Entries that were committed in that term are on a majority of the previous members as
+ * well.
  *
  * A leader whose term is opened, not established yet, and answered by a majority stays: where one
  * of three is lost and another one needs a copy of the whole database first, that may take hours,
@@ -50,7 +51,7 @@ static bool has_majority(const struct replica_of *r)
 /* `opened`: a term that a majority answers in. */
 static void pass_on(const struct replica_of *r, uint64_t term, bool opened)
 {
-    const char *to = lead_back(r->rs->lead, r->shard);
+    const char *to = lead_undo_member_change(r->rs->lead, r->shard);
 
     if (to) {
         log_warn("no majority of a shard's members answers, and they have just been changed: the "

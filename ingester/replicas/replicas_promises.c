@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * replicas_kept: the highest terms that logs here have promised, for a coordination service that
- * lost its data (common/cluster/rebuild/kept_join.h). A record may be gone everywhere, as when all
- * processes ended before they had it in a file; that its leader asked for promises is in the logs.
+ * lost its data (common/cluster/rebuild/cluster_dump_merge.h). A record may be gone everywhere, as
+ * when all processes ended before they had it in a file; that its leader asked for promises is in
+ * the logs.
  *
  * While the service knows less than this node, replicas follow no leader of a later term than that
  * of the known record: the service may have named a leader by stale members. And replicas report to
@@ -12,10 +13,10 @@
  * log of this node and shard was lost before is certain only to a process that saw the cluster
  * being made.
  */
-#include "common/cluster/rebuild/kept.h"
+#include "common/cluster/rebuild/cluster_dump.h"
 #include "ingester/replicas/replicas_impl.h"
 
-void replicas_kept(const struct replicas *rs, struct kept *k)
+void replicas_kept(const struct replicas *rs, struct cluster_dump *k)
 {
     for (size_t i = 0; i < rs->len; i++) {
         const struct replica_of *r = rs->at[i];
@@ -38,7 +39,7 @@ bool replicas_known(void *cookie, uint32_t shard, struct repl_known *ret)
     if (!view_stranger(rs->view)[0])
         return false;
     *ret = (struct repl_known){ .term = 0 };
-    if (!view_led_astray(rs->view) && view_ready(rs->view))
+    if (!view_is_stale_bootstrap(rs->view) && view_ready(rs->view))
         *ret = (struct repl_known){ .term = rec ? rec->term : 0,
                                     .map = view_map(rs->view, &rev)->version };
     return true;
@@ -48,5 +49,5 @@ void replicas_promises_served(void *cookie, uint32_t shard, const struct repl_kn
 {
     const struct replicas *rs = cookie;
 
-    view_told(rs->view, shard, k->term, k->map);
+    view_note_peer_state(rs->view, shard, k->term, k->map);
 }

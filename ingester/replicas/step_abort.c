@@ -15,7 +15,7 @@
 #include "common/base/rd.h"
 #include "common/base/wr.h"
 #include "common/cluster/control/controller.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 #include "common/rpc/rpc.h"
 #include "ingester/replicas/replicas_impl.h"
 #include "ingester/shard/placement_guard.h"
@@ -35,7 +35,7 @@ static void on_answer(void *cookie, struct str reply, const struct err *err)
 }
 
 /* "node-1 00f3.." */
-static int ask(struct replicas *rs, const struct map_next *next, struct err *e)
+static int ask(struct replicas *rs, const struct map_pending *next, struct err *e)
 {
     ptrdiff_t blank = str_find(next->by, ' ');
     char name[NODE_NAME_MAX + 1] = { 0 };
@@ -47,7 +47,7 @@ static int ask(struct replicas *rs, const struct map_next *next, struct err *e)
         return err_set(e, ERR_INPUT, "no controller is named");
     memcpy(name, next->by.ptr, (size_t)blank);
     if (strcmp(name, rs->self) == 0)
-        return controller_give_up(rs->controller, next->by, next->version, e);
+        return controller_step_abort(rs->controller, next->by, next->version, e);
     if (!view_node_find(rs->view, name, &n) || !n.addr[0])
         return err_set(e, ERR_NOT_FOUND, "no node is called %s", name);
     if (rpc_peer_now(rs->in->node, n.addr, &peer, e))
@@ -63,7 +63,7 @@ static int ask(struct replicas *rs, const struct map_next *next, struct err *e)
 void step_abort_tick(struct replicas *rs)
 {
     uint64_t now = replicas_now_ms(rs);
-    const struct map_next *next;
+    const struct map_pending *next;
     const struct map *m;
     struct map_whose w;
     struct err e;
@@ -72,7 +72,7 @@ void step_abort_tick(struct replicas *rs)
     if (rs->doubt.call || now < rs->doubt.next_ms || view_age_ms(rs->view) < AWAY_MS)
         return;
     m = view_map(rs->view, &rev);
-    if (!m || !map_next_announced(m, &w))
+    if (!m || !map_pending_announced(m, &w))
         return;
     next = &map_whose_steps(m, &w)->next;
     if (!next->by.len || placement_guard_gave_up(rs->in->placed) >= next->version)
@@ -97,8 +97,8 @@ static void on_give_up(void *cookie, struct rpc_call *call, struct str payload)
     else if (!in->replicas || !in->replicas->controller)
         code = err_set(&e, ERR_CONFLICT, "this node is no controller");
     else
-        code = controller_give_up(in->replicas->controller, str_sub(payload, 8, payload.len),
-                                  version, &e);
+        code = controller_step_abort(in->replicas->controller, str_sub(payload, 8, payload.len),
+                                     version, &e);
     if (code)
         rpc_fail(call, &e);
     else

@@ -30,7 +30,7 @@
 #include <stdatomic.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 #include "common/model/slot.h"
 #include "common/obs/log.h"
 #include "common/sys/thread.h"
@@ -72,8 +72,8 @@ static const struct map *without_given_up(const struct placement_guard *p, const
     struct map_whose w;
     struct err e;
 
-    if (!m || !p->gave_up || !map_next_announced(m, &w) ||
-        map_whose_steps(m, &w)->next.version != p->gave_up || map_next_ignore(m, &w, &rest, &e))
+    if (!m || !p->gave_up || !map_pending_announced(m, &w) ||
+        map_whose_steps(m, &w)->next.version != p->gave_up || map_pending_ignore(m, &w, &rest, &e))
         return m;
     map_unref(m);
     return rest;
@@ -81,7 +81,7 @@ static const struct map *without_given_up(const struct placement_guard *p, const
 
 static void look_at_terms(struct placement_guard *p)
 {
-    bool heard = view_heard(p->view);
+    bool heard = view_knows_liveness(p->view);
 
     for (uint32_t i = 0; i < view_shards(p->view); i++) {
         const struct repl_record *r = heard ? view_record(p->view, i, NULL) : NULL;
@@ -124,7 +124,7 @@ void placement_guard_give_up(struct placement_guard *p, uint64_t version)
     const struct map *m = view_ready(p->view) ? view_map_ref(p->view) : NULL;
     struct map_whose w;
 
-    if (m && map_next_announced(m, &w) && map_whose_steps(m, &w)->next.version == version) {
+    if (m && map_pending_announced(m, &w) && map_whose_steps(m, &w)->next.version == version) {
         atomic_store(&p->gone_ms,
                      MAX(atomic_load(&p->gone_ms), map_whose_steps(m, &w)->next.from_ms));
         p->gave_up = version;

@@ -26,7 +26,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/map/places.h"
+#include "common/cluster/map/placement_history.h"
 #include "common/cold/backup.h"
 #include "common/cold/offload.h"
 #include "common/cold/place.h"
@@ -349,7 +349,7 @@ static int write_places(void *cookie, struct buf *text, bool *ret_sure, struct e
         log_warn("a backup may name too few places of services: this node may not know the latest "
                  "map yet; the next backup will name them",
                  KV_U64("shard", p->shard));
-    places_write(m, text);
+    placement_history_write(m, text);
     map_unref(m);
     return 0;
 }

@@ -260,7 +260,7 @@ static size_t go(struct cluster *c, uint32_t first, uint32_t nodes)
     struct place_in in = place_of(c, first, nodes);
     size_t moved = 0;
 
-    place_wanted(&in, c->wanted);
+    placement_target(&in, c->wanted);
     for (uint32_t s = 0; s < c->shards; s++)
         for (size_t r = 0; r < c->wanted[s].len; r++)
             moved += !name_set_has(&c->now[s].members, c->wanted[s].names[r]);
@@ -304,7 +304,7 @@ static void row(uint32_t nodes)
         cluster_new(&c, nodes, spread);
         struct place_in in = place_of(&c, 0, nodes);
         began = cpu_ms();
-        place_wanted(&in, c.wanted);
+        placement_target(&in, c.wanted);
         placed = cpu_ms() - began;
         share[spread] = even(&c, &most, &mean);
     }

@@ -17,11 +17,11 @@
 #include "tests/lib/repl/steps_world.h"
 
 /* Its places change from one to all; false: not yet. */
-static bool is_announced(struct world *w, struct map_next *ret)
+static bool is_announced(struct world *w, struct map_pending *ret)
 {
     const struct map *m = sw_map(w);
     struct map_whose who;
-    bool is = m && map_next_announced(m, &who);
+    bool is = m && map_pending_announced(m, &who);
 
     if (is)
         *ret = map_whose_steps(m, &who)->next;
@@ -49,7 +49,7 @@ static void open_spread(struct world *w, uint64_t seed, enum mutant mutant)
 
     sw_open(w, 2 * seed, mutant); /* clocks are right */
     m = sw_map(w);
-    assert_int_equal(map_next_want(m, &who, SHARDS, &next, &e), 0);
+    assert_int_equal(map_pending_request(m, &who, SHARDS, &next, &e), 0);
     sw_put_map(w, next);
     map_unref(next);
     map_unref(m);
@@ -57,7 +57,7 @@ static void open_spread(struct world *w, uint64_t seed, enum mutant mutant)
 
 static void step_until(struct world *w, bool valid)
 {
-    struct map_next next;
+    struct map_pending next;
 
     for (int i = 0; i < 200000 && (valid ? !valid_from(w) : !is_announced(w, &next)); i++)
         assert_true(loop_sim_step(w->loop));
@@ -85,7 +85,7 @@ static void test_given_up(void **state)
     (void)state;
 
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        struct map_next next;
+        struct map_pending next;
         struct world w;
 
         open_spread(&w, seed, NO_MUTANT);
@@ -154,7 +154,7 @@ static void test_anothers(void **state)
 {
     const struct map_whose who = { STR("t"), STR("big") };
     const struct map *m, *next;
-    struct map_next first;
+    struct map_pending first;
     struct world w;
     struct err e;
 
@@ -166,7 +166,7 @@ static void test_anothers(void **state)
         int64_t from_ms = first.from_ms - 3 * LEAF_MS;
         m = sw_map(&w);
         assert_int_equal(
-            map_next_announce(m, &who, from_ms, anybody ? STR_NULL : STR("node-0 1"), &next, &e),
+            map_pending_announce(m, &who, from_ms, anybody ? STR_NULL : STR("node-0 1"), &next, &e),
             0);
         sw_put_map(&w, next);
         map_unref(next);

@@ -98,7 +98,7 @@ static uint32_t plan(struct world *w)
     struct place_in in = in_of(w);
     uint32_t moved = 0;
 
-    place_wanted(&in, w->wanted);
+    placement_target(&in, w->wanted);
     for (uint32_t s = 0; s < w->shards; s++)
         for (uint32_t i = 0; i < w->wanted[s].len; i++)
             moved += !name_set_has(&w->now[s].members, w->wanted[s].names[i]);

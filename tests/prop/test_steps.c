@@ -40,12 +40,12 @@ static void change(struct world *w)
 
     if (prng_below(&w->prng, 5) == 0)
         who.service = STR_NULL;
-    if (m && !map_next_want(m, &who, 1 + (uint32_t)prng_below(&w->prng, SHARDS), &next, &e)) {
+    if (m && !map_pending_request(m, &who, 1 + (uint32_t)prng_below(&w->prng, SHARDS), &next, &e)) {
         if (w->mutant == UNCONFIRMED && map_whose_steps(next, &who)->next.version) {
             assert_int_equal(
-                map_next_announce(next, &who, sw_wall(w) + AFTER_MS, STR_NULL, &then, &e), 0);
+                map_pending_announce(next, &who, sw_wall(w) + AFTER_MS, STR_NULL, &then, &e), 0);
             map_unref(next);
-            assert_int_equal(map_next_commit(then, &who, &next, &e), 0);
+            assert_int_equal(map_pending_commit(then, &who, &next, &e), 0);
             map_unref(then);
         }
         sw_put_map(w, next);

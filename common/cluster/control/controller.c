@@ -74,7 +74,7 @@ void controller_on_called(void *cookie, const struct coord_reply *r)
     if (r->err)
         controller_say(c, "%s", r->err->text);
     else if (!r->done)
-        view_doubt(c->o.view, 0, UINT64_MAX - 1);
+        view_suspect_leader(c->o.view, 0, UINT64_MAX - 1);
     list_del(&k->list);
     c->calls_len--;
     xfree(k);
@@ -122,7 +122,7 @@ static void act(struct controller *c, int64_t fence)
     c->store = view_store(c->o.view);
     memset(c->tried, 0, CLUSTER_SHARDS_MAX * sizeof(*c->tried));
     c->fence_lease = member_lease(c->o.member);
-    controller_word(c);
+    controller_step_is_aborted(c);
     c->watch = coord_watch(c->o.coord, &w);
     controller_say(c, "acts since revision %" PRId64, fence);
 }
@@ -280,7 +280,7 @@ static void work_out(struct controller *c, const struct map *m)
     c->wanted_len = m->shards;
     c->wanted_for = hash;
     c->wanted_ms = controller_now_ms(c);
-    place_wanted(&look.in, c->wanted);
+    placement_target(&look.in, c->wanted);
     c->lead.looked_ms = 0;
     controller_look_end(&look);
 }

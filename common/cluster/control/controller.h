@@ -41,8 +41,8 @@ bool controller_acts(const struct controller *c);
 /* Promises that the step that this controller announced as `by` (map.h) in the map of that version
  * is never committed. Only this controller could commit it. ERR_CONFLICT: it may be valid already,
  * or another controller announced it. */
-NODISCARD int controller_give_up(struct controller *c, struct str by, uint64_t version,
-                                 struct err *e);
+NODISCARD int controller_step_abort(struct controller *c, struct str by, uint64_t version,
+                                    struct err *e);
 /* The reason of its present wait, or its last action; text for the operator. */
 const char *controller_says(const struct controller *c);
 /* Shards that are not as they should be; 0 when all is done, or it does not act. */

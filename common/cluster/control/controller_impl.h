@@ -114,7 +114,7 @@ void controller_calm(struct controller *c, const struct map *m, int64_t rev);
 void controller_spread(struct controller *c, const struct map *m, int64_t rev);
 /* This node is the controller now: what it announces from here on is distinct from what it
  * announced earlier. */
-void controller_word(struct controller *c);
+void controller_step_is_aborted(struct controller *c);
 void controller_steps(struct controller *c, const struct map *m, int64_t rev);
 /* Swapped for the one of `rev`. */
 void controller_put_map(struct controller *c, const struct map *m, int64_t rev);

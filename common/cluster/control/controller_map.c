@@ -12,7 +12,7 @@
 
 #include "common/cluster/control/controller_impl.h"
 #include "common/cluster/map/map_edit.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 
 #define SPREAD_EVERY_MS 10000
 #define RESIZE_AFTER_MS 300000
@@ -207,7 +207,7 @@ static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
     if (want > has)
         want = MAX(want, (uint64_t)has * 2); /* steps are few */
     want = MIN(want, most);
-    if (want <= has || map_next_want(m, &w, (uint32_t)want, &next, &e))
+    if (want <= has || map_pending_request(m, &w, (uint32_t)want, &next, &e))
         return false;
     controller_say(c, "wants service %.*s on %u shards", STR_ARG(str_sub(s->name, 0, 64)),
                    (unsigned)want);
@@ -230,7 +230,7 @@ static bool resize_tenants(struct controller *c, const struct map *m, int64_t re
     else if (!c->resize_ms)
         c->resize_ms = controller_now_ms(c);
     if (!c->resize_ms || controller_now_ms(c) - c->resize_ms < RESIZE_AFTER_MS ||
-        map_next_want(m, &all, few, &next, &e))
+        map_pending_request(m, &all, few, &next, &e))
         return false;
     controller_say(c, "wants each tenant on %" PRIu32 " shards", few);
     controller_put_map(c, next, rev);

@@ -17,10 +17,10 @@
  *    turn.
  *
  * Only the controller that announced a step commits it. If etcd goes away before that, an ingester
- * that refuses writes for the step asks the announcing controller to abort it (controller_give_up).
- * The abort is final: the controller remembers it while the process lives, and a later controller
- * announces again. A step that it has tried to commit it cannot abort, since etcd may have executed
- * the commit.
+ * that refuses writes for the step asks the announcing controller to abort it
+ * (controller_step_abort). The abort is final: the controller remembers it while the process
+ * lives, and a later controller announces again. A step that it has tried to commit it cannot
+ * abort, since etcd may have executed the commit.
  *
  * No clock makes this right, clocks only make it fast: that no profile at the old places is as late
  * as the step is what confirmations say.
@@ -29,8 +29,8 @@
 
 #include "common/base/hash.h"
 #include "common/cluster/control/controller_impl.h"
-#include "common/cluster/map/map_next.h"
-#include "common/cluster/place/confirm.h"
+#include "common/cluster/map/map_pending.h"
+#include "common/cluster/place/step_confirm.h"
 #include "common/rpc/rpc.h"
 
 #define LEAD_MS      5000   /* a confirmation takes as long as a report and a file */
@@ -51,7 +51,7 @@ static const char *text_of(const struct map_whose *w, char buf[160])
     return buf;
 }
 
-void controller_word(struct controller *c)
+void controller_step_is_aborted(struct controller *c)
 {
     uint64_t id = hash_u64(c->o.life + hash_u64((uint64_t)c->fence + hash_u64(c->store)));
 
@@ -60,7 +60,7 @@ void controller_word(struct controller *c)
                        id);
 }
 
-int controller_give_up(struct controller *c, struct str by, uint64_t version, struct err *e)
+int controller_step_abort(struct controller *c, struct str by, uint64_t version, struct err *e)
 {
     if (!by.len || !str_eqc(by, c->word.by))
         return err_set(e, ERR_CONFLICT,
@@ -107,7 +107,7 @@ static void announce(struct controller *c, const struct map *m, int64_t rev,
             text_of(w, name), (newest_ms - now) / 3600000);
         return;
     }
-    if (map_next_announce(m, w, from, word(c, m), &next, &e)) {
+    if (map_pending_announce(m, w, from, word(c, m), &next, &e)) {
         controller_say(c, "%s: %s", text_of(w, name), e.text);
         return;
     }
@@ -125,7 +125,7 @@ static void commit(struct controller *c, const struct map *m, int64_t rev,
     char name[160];
     struct err e;
 
-    if (map_next_commit(m, w, &next, &e)) {
+    if (map_pending_commit(m, w, &next, &e)) {
         controller_say(c, "%s: %s", text_of(w, name), e.text);
         return;
     }
@@ -142,7 +142,7 @@ static void retreat(struct controller *c, const struct map *m, int64_t rev,
     char name[160];
     struct err e;
 
-    if (map_next_retreat(m, w, &next, &e))
+    if (map_pending_retreat(m, w, &next, &e))
         return;
     controller_say(c, "%s waits again: %s", text_of(w, name), why);
     controller_put_map(c, next, rev);
@@ -151,7 +151,7 @@ static void retreat(struct controller *c, const struct map *m, int64_t rev,
 
 static void mind(struct controller *c, const struct map *m, int64_t rev, const struct map_whose *w)
 {
-    const struct map_next *next = &map_whose_steps(m, w)->next;
+    const struct map_pending *next = &map_whose_steps(m, w)->next;
     uint64_t patience = LEAD_MS + MAX(c->o.spread_after_ms / PATIENCE, (uint64_t)LEAD_MS);
     struct confirmed got;
     char name[160];
@@ -160,7 +160,7 @@ static void mind(struct controller *c, const struct map *m, int64_t rev, const s
         c->steps.announced = next->version;
         c->steps.since_ms = controller_now_ms(c);
     }
-    confirm_look(c->o.view, c->reports, w, next->version, &got);
+    step_confirm_check(c->o.view, c->reports, w, next->version, &got);
     if (next->by.len && !str_eqc(next->by, c->word.by))
         retreat(c, m, rev, w, "another controller did it");
     else if (next->version <= c->word.given_up)
@@ -182,7 +182,7 @@ void controller_steps(struct controller *c, const struct map *m, int64_t rev)
     struct confirmed got;
     char name[160];
 
-    for (size_t pos = 0; map_next_each(m, &pos, &w);)
+    for (size_t pos = 0; map_pending_each(m, &pos, &w);)
         if (map_whose_steps(m, &w)->next.from_ms) {
             mind(c, m, rev, &w);
             return;
@@ -190,12 +190,12 @@ void controller_steps(struct controller *c, const struct map *m, int64_t rev)
     for (uint32_t looks = 0; looks < LOOKS_MOST && !c->map_busy; looks++) {
         size_t pos = c->steps.turn % all;
 
-        if (!map_next_each(m, &pos, &w)) {
+        if (!map_pending_each(m, &pos, &w)) {
             c->steps.turn = 0;
             return;
         }
         c->steps.turn = pos;
-        confirm_look(c->o.view, c->reports, &w, map_whose_steps(m, &w)->next.version, &got);
+        step_confirm_check(c->o.view, c->reports, &w, map_whose_steps(m, &w)->next.version, &got);
         if (got.all)
             announce(c, m, rev, &w, got.newest_ms);
         else

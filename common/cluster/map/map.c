@@ -108,7 +108,8 @@ static bool announced(const struct map_steps *s)
     return s->next.from_ms != 0;
 }
 
-/* With what is announced, behind what holds without steps: map_next.h announces none that does not
+/* With what is announced, behind what holds without steps: map_pending.h announces none that does
+   not
  * fit. */
 static uint32_t sizes_of(const struct map_steps *s, uint32_t ret[MAP_STEPS_MAX])
 {
@@ -437,7 +438,7 @@ static int check_service(const struct map_service *s, struct err *e)
     return 0;
 }
 
-static int copy_by(struct map_impl *p, struct map_next *next, struct err *e)
+static int copy_by(struct map_impl *p, struct map_pending *next, struct err *e)
 {
     if (next->by.len > MAP_BY_MAX)
         return err_set(e, ERR_INPUT, "who announced it has %zu bytes, at most %d", next->by.len,

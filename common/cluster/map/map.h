@@ -55,9 +55,9 @@ struct map_step {
     uint64_t version; /* of the map that had it first; 0: not said */
     uint32_t n;
 };
-/* A change that is not yet a step (map_next.h). Wanted: it has no effect. Announced: from_ms is
+/* A change that is not yet a step (map_pending.h). Wanted: it has no effect. Announced: from_ms is
  * set, and every process that knows the announcement refuses writes that the step may move. */
-struct map_next {
+struct map_pending {
     uint64_t version; /* of the map that first wanted or announced it; 0: no change is pending */
     int64_t from_ms;  /* 0: it is wanted only */
     uint32_t n;
@@ -67,7 +67,7 @@ struct map_next {
 struct map_steps { /* ascending by from_ms; len 0 counts as one step of 0 (tenant) or 1 (service) */
     struct map_step at[MAP_STEPS_MAX];
     uint32_t len;
-    struct map_next next;
+    struct map_pending next;
 };
 struct map_tenant {
     struct str name;

@@ -115,7 +115,7 @@ static int add_step(struct map_steps *s, uint32_t first, uint32_t n, int64_t fro
     s->at[s->len] =
         (struct map_step){ MAX(from_ms, s->at[s->len - 1].from_ms + LEAF_MS), version, n };
     s->len++;
-    s->next = (struct map_next){ .version = 0 };
+    s->next = (struct map_pending){ .version = 0 };
     return 0;
 }
 
@@ -133,7 +133,7 @@ int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards, int
         i++;
     if (i == m->tenants_len) {
         all[i] = (struct map_tenant){ tenant, m->tenant_steps };
-        all[i].steps.next = (struct map_next){ .version = 0 };
+        all[i].steps.next = (struct map_pending){ .version = 0 };
     }
     code = add_step(&all[i].steps, 0, shards, from_ms, m->version + 1, e);
     to.tenants = all;

@@ -19,8 +19,8 @@ NODISCARD int map_edit_remove(const struct map *m, const char *name, const struc
 /* Gives the tenant so many shards (0: all), or spreads the service over so many, for profiles that
  * begin at from_ms and later, or a leaf after the previous step if that is later. The step is valid
  * at once, so this is only for maps that no process uses yet; in other maps a step goes through
- * map_next.h, whose commit calls this. A pending change is dropped. ERR_CONFLICT: that is the last
- * step already; ERR_LIMIT: the list of steps is full. */
+ * map_pending.h, whose commit calls this. A pending change is dropped. ERR_CONFLICT: that is the
+ * last step already; ERR_LIMIT: the list of steps is full. */
 NODISCARD int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards,
                               int64_t from_ms, const struct map **ret, struct err *e);
 /* ERR_CONFLICT: the map has this number already. */

@@ -122,7 +122,7 @@ static int parse_step(const struct parse *p, const struct conf_node *n, uint64_t
 
 /* Files that people write have none: `strict` refuses the key. */
 static int parse_next(const struct parse *p, const struct conf_node *n, uint64_t most,
-                      struct map_next *to, struct err *e)
+                      struct map_pending *to, struct err *e)
 {
     uint64_t from = 0;
     int code;
@@ -345,7 +345,7 @@ static void write_steps(const char *key, const struct map_steps *s, struct json 
     json_arr_end(j);
 }
 
-static void write_next(const char *key, const struct map_next *n, struct json *j)
+static void write_next(const char *key, const struct map_pending *n, struct json *j)
 {
     if (!n->version)
         return;

@@ -233,7 +233,8 @@ int record_next_remove(const struct repl_record *old, const char *name, const ch
     return code;
 }
 
-bool record_next_back(const struct repl_record *old, const char *leader, struct repl_record *ret)
+bool record_undo_member_change(const struct repl_record *old, const char *leader,
+                               struct repl_record *ret)
 {
     struct repl_record r;
     struct err e;

@@ -67,8 +67,8 @@ NODISCARD int record_next_remove(const struct repl_record *old, const char *name
 /* Undoes a change of members that is not established: the members are the previous ones again, and
  * `leader` is one of them. A node that is no longer a member becomes a learner and keeps its copy.
  * term + 1. False: there is no change to undo, or `leader` was not a previous member. */
-NODISCARD bool record_next_back(const struct repl_record *old, const char *leader,
-                                struct repl_record *ret);
+NODISCARD bool record_undo_member_change(const struct repl_record *old, const char *leader,
+                                         struct repl_record *ret);
 void record_established(const struct repl_record *old, struct repl_record *ret);
 
 /* JSON, in one line; unknown keys are skipped, so that a newer writer's record can be read. */

@@ -4,8 +4,9 @@
  *
  *   led by another node ──take_over: it does not live, and this node's turn has come──> led by us
  *   led by us, a new term ──establish: replicas committed an entry of it──────────────> established
- *   led by us ──give: lead_give, lead_pass──────────────────> a new term of another leader
- *   led by us, members changed ──give: lead_back, with record_next_back──> the previous members
+ *   led by us ──give: lead_hand_over, lead_pass──────────────────> a new term of another leader
+ *   led by us, members changed ──give: lead_undo_member_change, with record_undo_member_change──>
+ * the previous members
  *
  * Each arrow is one swap of the record; on_swapped ends it, and the view shows the result.
  *
@@ -83,7 +84,7 @@ static void on_swapped(void *cookie, const struct coord_reply *r)
     else
         s->quiet_until_ms = now_ms(l) + AFTER_ERR_MS;
     if (r->err || !r->done)
-        view_doubt(l->o.view, k->shard, UINT64_MAX - 1);
+        view_suspect_leader(l->o.view, k->shard, UINT64_MAX - 1);
     list_del(&k->list);
     l->calls_len--;
     xfree(k);
@@ -164,7 +165,7 @@ static void give(struct lead *l, uint32_t shard, const struct repl_record *r, in
     struct slot *s = &l->slots[shard];
     struct repl_record next;
 
-    if (r->term != s->give_term || (s->give_back ? !record_next_back(r, s->give_to, &next)
+    if (r->term != s->give_term || (s->give_back ? !record_undo_member_change(r, s->give_to, &next)
                                                  : !name_set_has(&r->members, s->give_to))) {
         s->give_term = 0;
         return;
@@ -219,7 +220,7 @@ static void look_at_all(struct lead *l)
     if (l->strange && !strange)
         l->anew_ms = now_ms(l);
     l->strange = strange;
-    if (!member_in(l->o.member) || !view_heard(l->o.view))
+    if (!member_in(l->o.member) || !view_knows_liveness(l->o.view))
         return;
     for (uint32_t i = 0; i < view_shards(l->o.view); i++)
         look(l, i);
@@ -292,7 +293,7 @@ static void note_give(struct lead *l, uint32_t shard, const char *to, bool back)
         look(l, shard);
 }
 
-void lead_give(struct lead *l, uint32_t shard, const char *to)
+void lead_hand_over(struct lead *l, uint32_t shard, const char *to)
 {
     note_give(l, shard, to, false);
 }
@@ -329,7 +330,7 @@ const char *lead_pass(struct lead *l, uint32_t shard)
     return to;
 }
 
-const char *lead_back(struct lead *l, uint32_t shard)
+const char *lead_undo_member_change(struct lead *l, uint32_t shard)
 {
     const struct repl_record *r = led(l, shard);
     const char *to = member_name(l->o.member);
@@ -337,7 +338,7 @@ const char *lead_back(struct lead *l, uint32_t shard)
 
     if (r && !name_set_has(&r->prev_members, to))
         to = another(l, shard, r->term, &r->prev_members);
-    if (!r || !to || !record_next_back(r, to, &next))
+    if (!r || !to || !record_undo_member_change(r, to, &next))
         return NULL;
     note_give(l, shard, to, true);
     return to;

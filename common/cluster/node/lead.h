@@ -9,7 +9,7 @@
  * changes when the swap worked. Which term really leads, replicas agree on among themselves.
  *
  * A leader whose process restarts must not continue in its old term (entries that it sent and did
- * not store may be on any member): it takes a new term by lead_give(l, shard, own name).
+ * not store may be on any member): it takes a new term by lead_hand_over(l, shard, own name).
  *
  * Thread: the loop's.
  */
@@ -37,17 +37,17 @@ void lead_free(struct lead *l); /* NULL is fine */
 void lead_established(struct lead *l, uint32_t shard, uint64_t term);
 /* Starts a new term of the shard with that leader, a member. For the current leader, or for `to`
  * itself. Once per term; dropped when another term comes first. */
-void lead_give(struct lead *l, uint32_t shard, const char *to);
+void lead_hand_over(struct lead *l, uint32_t shard, const char *to);
 /* For a leader that cannot lead: hands the lead to another member that lives, chosen at random,
  * since in any fixed order two members that cannot lead may be each other's next. Returns its name,
  * valid until the view changes; NULL: this node does not lead, or no other member lives. */
 const char *lead_pass(struct lead *l, uint32_t shard);
 /* For a leader that finds no majority of the members, in a term that changed them and is not
- * established: makes the previous members the members again (record_next_back). They must be asked
- * in such a term in any case, so without the change there is one majority less to find. The new
- * leader is this node or, if it was not a previous member, a live previous member. Returns the
- * leader's name, as above; NULL: there is no change to undo. */
-const char *lead_back(struct lead *l, uint32_t shard);
+ * established: makes the previous members the members again (record_undo_member_change). They must
+ * be asked in such a term in any case, so without the change there is one majority less to find.
+ * The new leader is this node or, if it was not a previous member, a live previous member. Returns
+ * the leader's name, as above; NULL: there is no change to undo. */
+const char *lead_undo_member_change(struct lead *l, uint32_t shard);
 /* Shards whose leader in the view is this node. */
 size_t lead_count(const struct lead *l);
 

@@ -130,7 +130,7 @@ static void on_put(void *cookie, const struct coord_reply *r)
         return;
     }
     if (!r->done) { /* another writer was faster: look again */
-        view_doubt(m->o.view, 0, UINT64_MAX - 1);
+        view_suspect_leader(m->o.view, 0, UINT64_MAX - 1);
         again(m, RETRY_MS);
         return;
     }
@@ -264,7 +264,8 @@ static void on_keep(void *cookie, const struct coord_reply *r)
         return;
     }
     /* The key was deleted, but not the lease: by an operator, say. */
-    bool seen = !view_heard(m->o.view) || (view_node_find(m->o.view, m->name, &me) && me.live);
+    bool seen =
+        !view_knows_liveness(m->o.view) || (view_node_find(m->o.view, m->name, &me) && me.live);
     m->missing = seen ? 0 : m->missing + 1;
     if (m->missing > MISSING_MOST) {
         m->missing = 0;

@@ -84,7 +84,7 @@ static void write_sets(const struct plan *p, struct name_set *ret)
     }
 }
 
-void place_wanted(const struct place_in *in, struct name_set *ret)
+void placement_target(const struct place_in *in, struct name_set *ret)
 {
     struct plan p;
 
@@ -100,7 +100,7 @@ void place_fresh(const struct place_node *nodes, size_t n, uint32_t shards, uint
 {
     struct place_shard *none = XNEW_ARRAY(struct place_shard, shards);
 
-    place_wanted(&(struct place_in){ nodes, n, none, shards, replicas }, ret);
+    placement_target(&(struct place_in){ nodes, n, none, shards, replicas }, ret);
     xfree(none);
 }
 

@@ -31,11 +31,11 @@ struct place_in {
  * nodes), no two in a zone while there are zones enough, every node nearly as many as its share and
  * none much more bytes than others. As few replicas move as that takes: a node that joins gets its
  * share and nothing else moves. Once the places are as wanted, the same places stay wanted. */
-void place_wanted(const struct place_in *in, struct name_set *ret /* one per shard */);
+void placement_target(const struct place_in *in, struct name_set *ret /* one per shard */);
 
 /* Places all shards without regard to present places: a function of the nodes alone, so that all
  * processes that know the nodes get the same result. More moves between two results of this than
- * between two of place_wanted. */
+ * between two of placement_target. */
 void place_fresh(const struct place_node *nodes, size_t n, uint32_t shards, uint32_t replicas,
                  struct name_set *ret);
 

@@ -23,7 +23,7 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/cluster/coord/keyspace.h"
-#include "common/cluster/map/places.h"
+#include "common/cluster/map/placement_history.h"
 
 #define STEPS_MAX    (CLUSTER_SHARDS_MAX / RECORDS_ONCE + 64)
 #define PLAN_BYTES   (128 * KIB)
@@ -192,7 +192,7 @@ static int check_map(const struct adopt *a, const struct coord_kv *map, struct e
         return 0;
     if (map_parse("map", map->value, false, &m, e))
         return e->code;
-    code = places_cover(m, a->o.places, e);
+    code = placement_history_cover(m, a->o.places, e);
     map_unref(m);
     return code ? err_wrap(e, "the cluster's map lacks where data are that are in this folder") : 0;
 }
@@ -272,7 +272,7 @@ static int first_map(const struct adopt *a, const struct map **ret, struct err *
                                .shards = a->o.plan.shards,
                                .replicas = a->o.plan.replicas };
 
-    return a->o.places ? places_begin(a->o.places, plain.replicas, ret, e)
+    return a->o.places ? placement_history_begin(a->o.places, plain.replicas, ret, e)
                        : map_new(&plain, ret, e);
 }
 

@@ -9,7 +9,7 @@
  * shard), and for each node of it the number of the folder that has its name.
  *
  *   <prefix>/adopt               the plan; struct adopt_plan
- *   <prefix>/adopted/<node>      16 hex digits: common/role/cluster/coordinate.c, node-id
+ *   <prefix>/adopted/<node>      16 hex digits: common/role/cluster/cluster_source.c, node-id
  *   <prefix>/adopted-from/<node> the folder's path when it was adopted, for messages alone: a
  *                                folder is known by its number, wherever it is mounted
  *
@@ -44,7 +44,8 @@ struct adopt_opts { /* everything is copied */
     bool served;            /* its copies promised something in a cluster: it must be this one */
     const char *cluster_id; /* of the new cluster: CLUSTER_ID_LEN hex digits */
     struct adopt_plan plan;
-    /* Where the data are (places.h), of the plan's number of shards: the first map says so, too.
+    /* Where the data are (placement_history.h), of the plan's number of shards: the first map says
+       so, too.
      * NULL: all services are in one shard each. */
     const struct map *places;
 };

@@ -306,19 +306,19 @@ void view_unwatch(struct view *v, void (*fn)(void *cookie), void *cookie)
     }
 }
 
-void view_doubt(struct view *v, uint32_t shard, uint64_t term)
+void view_suspect_leader(struct view *v, uint32_t shard, uint64_t term)
 {
     if (v->feed)
         view_feed_doubt(v->feed, shard, term);
 }
 
-void view_told(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version)
+void view_note_peer_state(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version)
 {
     if (v->feed)
         view_feed_told(v->feed, shard, term, map_version);
 }
 
-bool view_led_astray(const struct view *v)
+bool view_is_stale_bootstrap(const struct view *v)
 {
     return v->led_astray;
 }
@@ -328,7 +328,7 @@ uint64_t view_version(const struct view *v)
     return v->version;
 }
 
-bool view_heard(const struct view *v)
+bool view_knows_liveness(const struct view *v)
 {
     return !v->feed || view_feed_heard(v->feed);
 }

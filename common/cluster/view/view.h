@@ -9,8 +9,8 @@
  *
  * It answers from memory, at once, and continues with its last state while the service is away, or
  * has lost its data (view_stranger): view_age_ms says how old that is. An answer may be wrong by
- * the time it is used. A node that is asked in error refuses; the caller then calls view_doubt and
- * tries again at the next change.
+ * the time it is used. A node that is asked in error refuses; the caller then calls
+ * view_suspect_leader and tries again at the next change.
  *
  * Thread: the loop's, but for maps (map.h): take a reference on the loop, use it anywhere.
  */
@@ -94,20 +94,20 @@ bool view_node_find(const struct view *v, const char *name, struct view_node *re
 void view_watch(struct view *v, void (*fn)(void *cookie), void *cookie);
 void view_unwatch(struct view *v, void (*fn)(void *cookie), void *cookie);
 /* Marks the cached leader of this term as stale and schedules a refresh. */
-void view_doubt(struct view *v, uint32_t shard, uint64_t term);
+void view_suspect_leader(struct view *v, uint32_t shard, uint64_t term);
 
 /* A peer that does not trust its coordination service any more knew a record of that term, and a
  * map of that version (0: none). If this process learnt the cluster from the service alone, lately,
  * and has nothing to compare it with, it does not believe the service while that holds less. */
-void view_told(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version);
+void view_note_peer_state(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version);
 /* True if this view came from the coordination service alone and a peer has since reported newer
  * state. The caller must not act on it. */
-bool view_led_astray(const struct view *v);
+bool view_is_stale_bootstrap(const struct view *v);
 
 /* Grows with every change. */
 uint64_t view_version(const struct view *v);
 /* The coordination service has said which nodes live since this process began; true without one. */
-bool view_heard(const struct view *v);
+bool view_knows_liveness(const struct view *v);
 /* 32 hex digits, of the cluster this process is in; "": not known (yet, or it has none). */
 const char *view_cluster_id(const struct view *v);
 /* The revision of its key; 0: the service has none. */

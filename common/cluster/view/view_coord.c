@@ -11,8 +11,8 @@
  *
  * Records and the map are one picture: a node that sees itself as leader since some moment also
  * sees the map of that moment, or a later one (README.md builds on that). So a doubt asks for all
- * of ring/ at once, and the file is written whole. A state of the service is judged (view_judge.h)
- * first:
+ * of ring/ at once, and the file is written whole. A state of the service is judged
+ * (view_history.h) first:
  *
  *   SURE ──unsure: a state or change that cannot be──> UNSURE ──strange: all keys agree──> STRANGE
  *     ^                                                  │                                  │
@@ -35,7 +35,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/view/view_file.h"
-#include "common/cluster/view/view_judge.h"
+#include "common/cluster/view/view_history.h"
 #include "common/obs/log.h"
 
 #define DOUBT_EVERY_MS  1000
@@ -409,7 +409,7 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
         unsure(f);
         return;
     }
-    view_judge(f->v, f->prefix, 0, kvs, n, &said);
+    view_check_history(f->v, f->prefix, 0, kvs, n, &said);
     if (said.is == JUDGED_RIGHT || others_live(f, &said))
         believe(f, kvs, n, rev, &said);
     else if (f->trust == SURE)
@@ -503,7 +503,8 @@ static void on_listed(void *cookie, const struct coord_reply *r)
     f->asking = false;
     if (r->err || r->rev < f->last_rev)
         return; /* older than what the watch brought; if it is another store, the watch will see */
-    view_judge(f->v, f->prefix, view_told_more(f->v) ? 0 : f->map_rev, r->kvs, r->kvs_len, &said);
+    view_check_history(f->v, f->prefix, view_told_more(f->v) ? 0 : f->map_rev, r->kvs, r->kvs_len,
+                       &said);
     if (said.is != JUDGED_RIGHT) {
         unsure(f);
         return;

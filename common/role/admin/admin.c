@@ -11,7 +11,7 @@
 #include "common/net/http_lost.h"
 #include "common/net/svc/svc.h"
 #include "common/role/admin/ring_page.h"
-#include "common/role/cluster/heard.h"
+#include "common/role/cluster/peer_health.h"
 #include "common/role/core/memory.h"
 #include "common/role/core/readiness.h"
 #include "version.h"
@@ -169,7 +169,7 @@ void admin_ring(const struct process_core *p, struct buf *out)
     json_obj(&j);
     view_json(p->ctx.view, &j);
     if (p->heard)
-        heard_json(p->heard, &j);
+        peer_health_json(p->heard, &j);
     json_obj_end(&j);
     json_key(&j, "roles");
     json_obj(&j);

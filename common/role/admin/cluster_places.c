@@ -15,7 +15,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/coord/keyspace.h"
-#include "common/cluster/place/confirm.h"
+#include "common/cluster/place/step_confirm.h"
 #include "common/cluster/view/map_change.h"
 #include "common/obs/log.h"
 #include "common/role/admin/cluster_reply.h"
@@ -78,7 +78,7 @@ static int on_edit(void *cookie, const struct map *m, const struct map **ret, st
     c->changed = false;
     if (code)
         return code;
-    code = map_next_want(m, &w, c->shards, ret, e);
+    code = map_pending_request(m, &w, c->shards, ret, e);
     if (code && code != ERR_CONFLICT)
         return code;
     c->changed = !code;
@@ -185,7 +185,7 @@ struct showing {
 };
 
 static void next_json(const struct showing *q, const struct map_whose *w,
-                      const struct map_next *next, struct json *j)
+                      const struct map_pending *next, struct json *j)
 {
     struct confirmed got;
 
@@ -197,7 +197,7 @@ static void next_json(const struct showing *q, const struct map_whose *w,
     json_put_bool(j, "announced", next->from_ms != 0);
     json_put_i64(j, "from", next->from_ms);
     if (q->reports) {
-        confirm_look(q->p->ctx.view, q->reports, w, next->version, &got);
+        step_confirm_check(q->p->ctx.view, q->reports, w, next->version, &got);
         json_put_cstr(j, "waitsFor", got.why);
     }
     json_obj_end(j);
@@ -293,7 +293,7 @@ static bool anything_wanted(const struct map *m)
     struct map_whose w;
     size_t pos = 0;
 
-    return map_next_each(m, &pos, &w);
+    return map_pending_each(m, &pos, &w);
 }
 
 static void on_places(struct http_req *r)

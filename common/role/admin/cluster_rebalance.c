@@ -109,7 +109,7 @@ static void work_out(struct plan *p, const struct reports *reports, const struct
     for (uint32_t i = 0; i < shards; i++)
         reports_place(reports, p->view, i, &p->shards[i]);
     in.shards = p->shards;
-    place_wanted(&in, p->wanted);
+    placement_target(&in, p->wanted);
     /* As the controller does: a leader stays while the members of its shard change. */
     for (uint32_t i = 0; i < shards; i++)
         p->shards[i].stay = members_off(p, i);

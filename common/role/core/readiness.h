@@ -10,8 +10,8 @@
 
 #define PROCESS_ROLES_MAX 8
 
-struct heard;    /* common/role/cluster/heard.h */
-struct selfprof; /* common/obs/selfprof.h */
+struct peer_health; /* common/role/cluster/peer_health.h */
+struct selfprof;    /* common/obs/selfprof.h */
 
 enum process_state { PROCESS_STARTING, PROCESS_RUNNING, PROCESS_DRAINING, PROCESS_STOPPED };
 
@@ -25,7 +25,7 @@ struct process_core {
     struct process_part parts[PROCESS_ROLES_MAX];
     size_t parts_len;
     struct role_ctx ctx;
-    struct heard *heard;       /* borrowed; NULL: no other processes */
+    struct peer_health *heard; /* borrowed; NULL: no other processes */
     struct selfprof *selfprof; /* owned by the process; NULL: off */
 };
 

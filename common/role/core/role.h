@@ -79,7 +79,7 @@ struct object_source {
     int (*open)(const struct object_source *src, struct object_store **ret, struct err *e);
 };
 
-struct kept; /* common/cluster/rebuild/kept.h */
+struct cluster_dump; /* common/cluster/rebuild/cluster_dump.h */
 struct role_ctx {
     struct env *env;
     struct loop *loop;
@@ -136,8 +136,9 @@ struct role {
     void (*free)(void *self);
     /* Optional: adds members to the role's object on /ring, e.g. its peers and their state. */
     void (*ring)(void *self, struct json *j);
-    /* Optional, of roles that keep shards: what they know beside the view (cluster_kept.h). */
-    void (*kept)(void *self, struct kept *k);
+    /* Optional, of roles that keep shards: what they know beside the view (cluster_dump_routes.h).
+       */
+    void (*kept)(void *self, struct cluster_dump *k);
 };
 /* NULL-ended, in start order; drain order is the reverse. Defined by each binary. */
 extern const struct role *const roles[];

@@ -10,7 +10,7 @@
 
 #include "common/net/tcp.h"
 #include "common/net/tls.h"
-#include "common/role/cluster/coordinate.h"
+#include "common/role/cluster/cluster_source.h"
 #include "common/role/core/access.h"
 #include "common/role/core/options.h"
 #include "common/rpc/rpc_check.h"
@@ -100,7 +100,7 @@ static void check_cluster(struct role_checks *c, const struct cluster_conf *clus
 
     if (options_check_cluster(cluster, c->all_in_one, &e))
         role_check_said(c, "", &e);
-    if (coordinate_check(cluster, env_real(), &e))
+    if (cluster_source_check(cluster, env_real(), &e))
         role_check_said(c, "", &e);
     if (cluster->key_optional && !cluster->key_file[0]) {
         (void)err_set(&e, ERR_CONFIG,

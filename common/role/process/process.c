@@ -24,7 +24,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/role/admin/admin.h"
-#include "common/role/admin/cluster_kept.h"
+#include "common/role/admin/cluster_dump_routes.h"
 #include "common/role/admin/cluster_page.h"
 #include "common/role/admin/cluster_places.h"
 #include "common/role/admin/cluster_progress.h"
@@ -233,11 +233,11 @@ static int start_shared(struct process *p, struct err *e)
     pool_slices(p->pool, threads, SLICE_US);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
-    code = coordinate_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics, data->dir,
-                           keeps_shards(p), e);
+    code = cluster_source_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics,
+                               data->dir, keeps_shards(p), e);
     if (code)
         return code;
-    coordinate_rpc(&p->coordinate, p->rpc, p->loop, p->metrics);
+    cluster_source_rpc(&p->coordinate, p->rpc, p->loop, p->metrics);
     p->core.heard = p->coordinate.heard;
     p->core.ctx = (struct role_ctx){
         .env = env,
@@ -302,7 +302,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
     cluster_places_routes(&p->core);
     cluster_rebalance_routes(&p->core);
     cluster_progress_routes(&p->core);
-    cluster_kept_routes(&p->core);
+    cluster_dump_routes(&p->core);
     debug_routes(&p->debug, &p->core);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;
@@ -386,7 +386,7 @@ static void process_free(struct process *p)
         p->core.parts[i].role->free(p->core.parts[i].self);
     http_server_free(p->http);
     xfree(p->socket);
-    coordinate_deinit(&p->coordinate);
+    cluster_source_deinit(&p->coordinate);
     rpc_net_free(p->rpc);
     cluster_keys_stop(&p->keys);
     pool_free(p->pool);

@@ -9,7 +9,7 @@
 #include "common/obs/selfprof.h"
 #include "common/role/admin/debug.h"
 #include "common/role/cluster/cluster_keys.h"
-#include "common/role/cluster/coordinate.h"
+#include "common/role/cluster/cluster_source.h"
 #include "common/role/core/access.h"
 #include "common/role/core/options.h"
 #include "common/role/core/readiness.h"
@@ -31,7 +31,7 @@ struct process {
     struct svc_health health;
     struct rpc_net *rpc;
     struct cluster_keys keys;
-    struct coordinate coordinate;
+    struct cluster_source coordinate;
     struct budget in_flight;
     struct usage usage;
     struct memory *memory;

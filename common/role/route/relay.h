@@ -13,7 +13,7 @@
  *    8      4   zero
  *
  * The reply is the leader's reply, the error the leader's error. ERR_UNIMPLEMENTED also if the one
- * asked is of a build before this: callers go by what its node says of its build (race.c).
+ * asked is of a build before this: callers go by what its node says of its build (hedged_call.c).
  * ERR_INPUT also if its build does not know the method. ERR_UNAVAILABLE also if it knows no leader,
  * cannot reach it, or has too much under way. Thread: the loop's.
  */

@@ -23,7 +23,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/role/route/race.h"
+#include "common/role/route/hedged_call.h"
 #include "common/role/route/route_impl.h"
 
 #define AGAIN_MS_FIRST 25
@@ -113,10 +113,10 @@ int route_new(const struct route_opts *o, struct route **ret, struct err *e)
     struct view_shard first;
 
     r->o = *o;
-    r->ways = ways_new(o->loop, o->hedge_ms, o->metrics, race_tick);
+    r->ways = peer_paths_new(o->loop, o->hedge_ms, o->metrics, hedged_call_tick);
     r->moves = !view_ready(o->view) || !view_shard(o->view, 0, &first) || first.term > 0;
     if (!r->moves && greet_list(r, e)) {
-        ways_free(r->ways);
+        peer_paths_free(r->ways);
         xfree(r->peers);
         xfree(r);
         return e->code;
@@ -132,7 +132,7 @@ void route_free(struct route *r)
     if (!r)
         return;
     view_unwatch(r->o.view, on_view, r);
-    ways_free(r->ways);
+    peer_paths_free(r->ways);
     xfree(r->peers);
     xfree(r->missing_ms);
     xfree(r->round);
@@ -190,7 +190,7 @@ void route_failed(struct route *r, size_t target, bool went_round)
 
     if (!r->moves || !view_shard(r->o.view, (uint32_t)target, &s))
         return;
-    view_doubt(r->o.view, (uint32_t)target, s.term);
+    view_suspect_leader(r->o.view, (uint32_t)target, s.term);
     if (target < r->missing_len && r->round[target] == went_round)
         r->round[target] = !went_round;
 }
@@ -198,7 +198,7 @@ void route_failed(struct route *r, size_t target, bool went_round)
 /* While the coordination service answers, the view knows a new leader at once. While it is away, a
  * lead that was handed over just before may be known to the followers and not here. So after a
  * failure the next call uses the other way, and later calls use the way that worked. */
-bool route_goes_round(const struct route *r, size_t target)
+bool route_uses_relay(const struct route *r, size_t target)
 {
     return r->moves && target < r->missing_len && r->round[target] &&
            view_age_ms(r->o.view) >= OLD_VIEW_MS;
@@ -209,7 +209,7 @@ bool route_goes_round(const struct route *r, size_t target)
 /* Returns the peer if this ingester would relay a call. A peer without a connection is connected,
  * and can be asked next time. A peer whose build is known to lack RPC_RELAY, or the method, is not
  * asked. A peer of unknown build is asked: if it refuses, it is not asked again for a while
- * (race.c). */
+ * (hedged_call.c). */
 static struct rpc_peer *helps(struct route *r, const struct view_node *n, const char *leader,
                               enum rpc_method method, const struct way *but, struct way **ret_way)
 {
@@ -221,7 +221,7 @@ static struct rpc_peer *helps(struct route *r, const struct view_node *n, const 
     if (!n->addr[0] || strcmp(n->addr, leader) == 0 || (n->methods && n->methods <= newest) ||
         rpc_peer_now(r->o.node, n->addr, &p, &e) || !rpc_peer_up(p))
         return NULL;
-    *ret_way = ways_at(r->ways, n->addr);
+    *ret_way = peer_paths_at(r->ways, n->addr);
     (*ret_way)->relays = n->methods != 0;
     return *ret_way == but || now_ns < (*ret_way)->no_help_ns ? NULL : p;
 }
@@ -263,8 +263,8 @@ struct route_call {
     unsigned lives;
     rpc_done_fn done;
     void *cookie;
-    struct race race;    /* runs, or the timer does */
-    struct timer *timer; /* NULL: it was not needed yet */
+    struct hedged_call race; /* runs, or the timer does */
+    struct timer *timer;     /* NULL: it was not needed yet */
 };
 
 static void call_free(struct route_call *c)
@@ -367,7 +367,7 @@ static void on_reply(void *cookie, struct str reply, const struct err *err)
     struct err why;
 
     if (err && err->code == ERR_UNAVAILABLE && (c->r->moves || err->again_s)) {
-        route_failed(c->r, c->target, race_went_round(&c->race));
+        route_failed(c->r, c->target, hedged_call_went_round(&c->race));
         why = *err;
         if (in_vain(c, &why)) {
             call_end(c, STR_NULL, &why);
@@ -392,24 +392,24 @@ static void on_late(void *cookie)
     struct buf copy;
 
     copy_payload(c, &copy);
-    if (!race_more(&c->race, c->method, &copy))
+    if (!hedged_call_send_second(&c->race, c->method, &copy))
         buf_deinit(&copy);
 }
 
 static int call_try(struct route_call *c, struct err *e)
 {
     uint64_t now = now_ms(c->r);
-    struct race_opts o = { .route = c->r,
-                           .target = c->target,
-                           .deadline_ms = c->deadline_ms > now ? c->deadline_ms - now : 1,
-                           .more = reads(c->method) ? on_late : NULL,
-                           .done = on_reply,
-                           .cookie = c };
+    struct hedged_call_opts o = { .route = c->r,
+                                  .target = c->target,
+                                  .deadline_ms = c->deadline_ms > now ? c->deadline_ms - now : 1,
+                                  .more = reads(c->method) ? on_late : NULL,
+                                  .done = on_reply,
+                                  .cookie = c };
     struct buf copy;
     int code;
 
     copy_payload(c, &copy);
-    code = race_begin(&c->race, &o, c->method, &copy, e);
+    code = hedged_call_begin(&c->race, &o, c->method, &copy, e);
     if (code)
         buf_deinit(&copy);
     return code;
@@ -467,7 +467,7 @@ void route_cancel(struct route_call *c)
 {
     if (!c)
         return;
-    race_cancel(&c->race);
+    hedged_call_cancel(&c->race);
     call_free(c);
 }
 

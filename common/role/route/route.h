@@ -26,7 +26,7 @@ struct route_opts {
     /* A shard without a leader, or without most of its copies, for so long makes us unready; 0: at
      * once. */
     uint64_t patience_ms;
-    uint64_t hedge_ms;       /* cluster.hedge_after: race.h; 0: nothing is sent twice */
+    uint64_t hedge_ms;       /* cluster.hedge_after: hedged_call.h; 0: nothing is sent twice */
     struct metrics *metrics; /* may be NULL */
 };
 /* With a list, each address is checked and greeted at once. ERR_CONFIG, ERR_LIMIT. */
@@ -42,7 +42,8 @@ size_t route_target(const struct route *r, uint32_t shard);
 
 /* ERR_UNAVAILABLE: no leader is known. */
 struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
-/* Reports that a call to the target, direct or relayed (race_went_round), failed: the view is
+/* Reports that a call to the target, direct or relayed (hedged_call_went_round), failed: the view
+   is
  * refreshed soon. */
 void route_failed(struct route *r, size_t target, bool went_round);
 /* Sends one query. Where shards move it is sent again, until the deadline, while the shard has no

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * route_impl.h: inside a route, for route.c and race.c only.
+ * route_impl.h: inside a route, for route.c and hedged_call.c only.
  */
 #ifndef COMMON_ROLE_ROUTE_ROUTE_IMPL_H
 #define COMMON_ROLE_ROUTE_ROUTE_IMPL_H
 
 #include <stdatomic.h>
 
+#include "common/role/route/peer_paths.h"
 #include "common/role/route/route.h"
-#include "common/role/route/ways.h"
 
 struct route {
     struct route_opts o;
@@ -19,7 +19,7 @@ struct route {
     uint64_t *missing_ms; /* by shard: since when it has no leader; MISSING_NEVER: it has one */
     bool *round; /* by shard: the leader of the view does not lead, and the new one is not known */
     uint32_t missing_len;
-    struct ways *ways;
+    struct peer_paths *ways;
 };
 
 /* True if an ingester can be reached through another one. In a list each ingester has shards of its
@@ -30,14 +30,14 @@ static inline bool route_rounds(const struct route *r)
 }
 
 /* Another ingester may know the leader of this target better than our view. */
-bool route_goes_round(const struct route *r, size_t target);
+bool route_uses_relay(const struct route *r, size_t target);
 
 /* Returns an ingester that can relay a call of this method to the leader of this target, and its
  * way; not `but`. NULL: no such ingester at the moment. */
 struct rpc_peer *route_helper(struct route *r, size_t target, enum rpc_method method,
                               const struct way *but, struct way **ret_way);
 
-/* race.c: asks for more where calls are late. */
-void race_tick(void *ways);
+/* hedged_call.c: asks for more where calls are late. */
+void hedged_call_tick(void *ways);
 
 #endif

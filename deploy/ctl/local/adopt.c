@@ -23,13 +23,13 @@
 #include "common/base/size.h"
 #include "common/base/vec.h"
 #include "common/cluster/coord/keyspace.h"
-#include "common/cluster/map/places.h"
+#include "common/cluster/map/placement_history.h"
 #include "common/cluster/node/written_as.h"
 #include "common/cluster/rebuild/adopt.h"
 #include "common/repl/log/rlog.h"
 #include "common/repl/protocol/replica.h"
 #include "common/repl/repl_adopt.h"
-#include "common/role/cluster/coordinate.h"
+#include "common/role/cluster/cluster_source.h"
 #include "common/role/core/options.h"
 #include "common/role/host/lock.h"
 #include "deploy/ctl/ctl.h"
@@ -47,7 +47,7 @@ struct job {
     const struct map *places; /* a reference; NULL: the folder has none */
     struct written_as was;
     struct loop *loop;
-    struct coordinate at;
+    struct cluster_source at;
     struct err err;
     bool done;
 };
@@ -154,11 +154,11 @@ static int check_folder(const struct job *j, struct err *e)
 /* Of a folder that was restored. */
 static int check_places(struct job *j, struct err *e)
 {
-    int code = places_load(env_real()->fs, j->dir, &j->places, e);
+    int code = placement_history_load(env_real()->fs, j->dir, &j->places, e);
 
     if (!code && j->places && j->places->shards != j->cluster->shards)
         code = err_set(e, ERR_CONFIG,
-                       "%s/" PLACES_FILE " is of a cluster of %" PRIu32
+                       "%s/" PLACEMENT_HISTORY_FILE " is of a cluster of %" PRIu32
                        " shards, and cluster.shards is %" PRIu64
                        ": services would be looked for where they are not. Give the number there "
                        "was",
@@ -297,8 +297,8 @@ static int adopt_folder(struct job *j, struct err *e)
     int code;
 
     j->loop = loop_new(clock_real());
-    code =
-        coordinate_init(&j->at, j->cluster, env_real(), j->loop, NULL, metrics, j->dir, false, e);
+    code = cluster_source_init(&j->at, j->cluster, env_real(), j->loop, NULL, metrics, j->dir,
+                               false, e);
     if (!code)
         code = find_self(j, e);
     if (!code)
@@ -310,7 +310,7 @@ static int adopt_folder(struct job *j, struct err *e)
     if (!code)
         code = ask(j, e);
     if (!code) /* of a cluster that this folder was in before: it would not believe this one */
-        code = coordinate_forget(j->dir, e);
+        code = cluster_source_forget(j->dir, e);
     if (!code)
         code = note_name(j, e);
     for (uint64_t i = j->index; !code && i < j->cluster->shards; i += j->nodes.len)
@@ -322,7 +322,7 @@ static int adopt_folder(struct job *j, struct err *e)
                      "and start it, then the others\n",
                      j->dir, j->at.node, j->cluster->etcd_prefix, j->real, j->cluster->shards);
     map_unref(j->places);
-    coordinate_deinit(&j->at);
+    cluster_source_deinit(&j->at);
     metrics_free(metrics);
     loop_free(j->loop);
     return code;

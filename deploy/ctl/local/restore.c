@@ -7,9 +7,9 @@
  * What it makes is a database without copies: one process serves it, or `embertree adopt` makes it
  * the first copy of a cluster (deploy/docs/BACKUP.md, "When every disk is lost").
  *
- * Where the services were is restored, too (common/cluster/map/places.h), into <data>/places.json:
- * of all shards there are backups of, whichever are restored here, since a service may have had a
- * place that only another shard's newest backup knows.
+ * Where the services were is restored, too (common/cluster/map/placement_history.h), into
+ * <data>/places.json: of all shards there are backups of, whichever are restored here, since a
+ * service may have had a place that only another shard's newest backup knows.
  *
  * A shard is restored next to its place and renamed into it when it is complete. After a restore
  * that was interrupted a shard is therefore missing or complete; the next restore continues with
@@ -23,7 +23,7 @@
 #include <time.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/map/places.h"
+#include "common/cluster/map/placement_history.h"
 #include "common/cluster/node/written_as.h"
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
@@ -196,7 +196,7 @@ static int join(const struct map **all, const struct map *more, struct err *e)
     int rc = 0;
 
     if (*all) {
-        rc = places_join(*all, more, &both, e);
+        rc = placement_history_join(*all, more, &both, e);
         map_unref(*all);
         map_unref(more);
         more = rc ? NULL : both;
@@ -259,10 +259,10 @@ static int restore_places(struct restore *r, struct err *e)
         rc = read_places(r, &all, &places, e);
     if (!rc)
         look_for_gaps(r, &all);
-    if (!rc && places && !places_plain(places)) {
-        rc = places_keep(env_real()->fs, r->dir, places, e);
+    if (!rc && places && !placement_history_plain(places)) {
+        rc = placement_history_keep(env_real()->fs, r->dir, places, e);
         if (!rc)
-            (void)printf("places: of %zu tenants and %zu services, in %s/" PLACES_FILE
+            (void)printf("places: of %zu tenants and %zu services, in %s/" PLACEMENT_HISTORY_FILE
                          " for embertree adopt\n",
                          places->tenants_len, places->services_len, r->dir);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * places.h: embertreectl cluster spread and tenant: over how many shards something is spread.
+ * placement_history.h: embertreectl cluster spread and tenant: over how many shards something is
+ * spread.
  */
 #ifndef DEPLOY_CTL_SERVER_PLACES_H
 #define DEPLOY_CTL_SERVER_PLACES_H

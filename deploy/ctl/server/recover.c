@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * recover: asks each server what it keeps of the cluster, joins that
- * (common/cluster/rebuild/kept_join.h), has one of them compare it with what etcd has, shows the
- * difference, and with --apply has it written. The operator must name every node that did not
- * answer, since what only that node knows may be lost.
+ * (common/cluster/rebuild/cluster_dump_merge.h), has one of them compare it with what etcd has,
+ * shows the difference, and with --apply has it written. The operator must name every node that
+ * did not answer, since what only that node knows may be lost.
  */
 #include "deploy/ctl/server/recover.h"
 
@@ -12,7 +12,7 @@
 
 #include "common/base/json.h"
 #include "common/base/vec.h"
-#include "common/cluster/rebuild/kept_join.h"
+#include "common/cluster/rebuild/cluster_dump_merge.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/cli/cli.h"
 #include "deploy/ctl/commands.h"
@@ -24,30 +24,31 @@
 
 struct recovery {
     struct cli *c;
-    struct kept_join *join;
-    const struct kept *all;               /* borrowed from join, as of its end */
-    VEC(const char *) spoke;              /* servers that answered */
-    size_t writer;                        /* which of them is to write */
-    char stranger[KEPT_STRANGER_MAX + 1]; /* what the first that has something says of etcd */
-    struct json_doc *found;               /* how it differs from what etcd has */
+    struct cluster_dump_join *join;
+    const struct cluster_dump *all;               /* borrowed from join, as of its end */
+    VEC(const char *) spoke;                      /* servers that answered */
+    size_t writer;                                /* which of them is to write */
+    char stranger[CLUSTER_DUMP_STRANGER_MAX + 1]; /* what the first that has something says of etcd
+    */
+    struct json_doc *found;                       /* how it differs from what etcd has */
 };
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 static int take_answer(struct recovery *y, struct str body, const char *url, struct err *e)
 {
-    struct kept k;
+    struct cluster_dump k;
     struct err why;
     int code;
 
-    if (kept_parse(body, &k, &why))
+    if (cluster_dump_parse(body, &k, &why))
         return ask_strange(y->c, why.text, e);
-    code = kept_join_add(y->join, &k, url, e);
+    code = cluster_dump_merge_add(y->join, &k, url, e);
     if (!code && !k.map)
         cli_note(y->c, "%s keeps nothing of a cluster: its folder is new", url);
     if (!y->stranger[0])
         memcpy(y->stranger, k.stranger, sizeof(y->stranger));
-    kept_deinit(&k);
+    cluster_dump_deinit(&k);
     return code;
 }
 
@@ -60,7 +61,7 @@ static int ask_one(struct recovery *y, const char *url, struct err *e)
 
     if (ask_server(y->c, url, e))
         return e->code;
-    buf_init(&body, KEPT_BYTES_MAX + KIB);
+    buf_init(&body, CLUSTER_DUMP_BYTES_MAX + KIB);
     if (ask_do(y->c, &a, &body, e)) {
         cli_note(y->c, "%s", e->text);
     } else {
@@ -89,7 +90,7 @@ static bool is_missing(const struct recovery *y, struct str node)
 {
     const char *name;
 
-    for (size_t i = 0; (name = kept_join_missing(y->join, i)) != NULL; i++)
+    for (size_t i = 0; (name = cluster_dump_merge_missing(y->join, i)) != NULL; i++)
         if (str_eqc(node, name))
             return true;
     return false;
@@ -130,7 +131,7 @@ static int check_missing(const struct recovery *y, struct err *e)
     int code = check_without(y, e);
 
     buf_init(&list, 4 * KIB);
-    for (size_t i = 0; (name = kept_join_missing(y->join, i)) != NULL; i++)
+    for (size_t i = 0; (name = cluster_dump_merge_missing(y->join, i)) != NULL; i++)
         if (!is_without(y, name) && n++ < SHOWN_MOST)
             (void)buf_addf(&list, "%s%s", n > 1 ? "," : "", name);
     if (n > SHOWN_MOST)
@@ -157,12 +158,13 @@ static int post_to(struct recovery *y, const char *url, bool dry, struct err *e)
     struct buf body, out;
     int code = ask_server(y->c, url, e);
 
-    buf_init(&body, KEPT_BYTES_MAX);
+    buf_init(&body, CLUSTER_DUMP_BYTES_MAX);
     buf_init(&out, ASK_JSON_MAX);
-    kept_write(y->all, &body);
+    cluster_dump_write(y->all, &body);
     a.body = buf_str(&body);
     if (!code && !buf_ok(&body))
-        code = err_set(e, ERR_LIMIT, "what the nodes keep is over %zu MiB", KEPT_BYTES_MAX / MIB);
+        code = err_set(e, ERR_LIMIT, "what the nodes keep is over %zu MiB",
+                       CLUSTER_DUMP_BYTES_MAX / MIB);
     if (!code)
         code = ask_do(y->c, &a, &out, e);
     json_doc_free(y->found);
@@ -223,7 +225,7 @@ static int look(struct recovery *y, struct err *e)
     if (code)
         return code;
     if (anything_missing(y)) {
-        kept_join_lost(y->join);
+        cluster_dump_merge_lost(y->join);
         again = true;
     }
     const struct json_val *differs = found(y, "differs");
@@ -234,11 +236,11 @@ static int look(struct recovery *y, struct err *e)
 
         if (shard < 0 || shard >= y->all->map->shards || !y->all->shards[shard].known)
             return ask_strange(y->c, "a shard that does not exist", e);
-        code = kept_join_differs(y->join, (uint32_t)shard, 0, e);
+        code = cluster_dump_merge_differs(y->join, (uint32_t)shard, 0, e);
         again = true;
     }
     if (!code && str_eqc(ask_text(json_root(y->found), "map"), "differs")) {
-        code = kept_join_differs(y->join, CLUSTER_SHARDS_MAX, there, e);
+        code = cluster_dump_merge_differs(y->join, CLUSTER_SHARDS_MAX, there, e);
         again = true;
     }
     return !code && again ? post(y, true, e) : code;
@@ -251,7 +253,7 @@ static uint32_t count_why(const struct recovery *y, enum kept_why why)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < y->all->map->shards; i++)
-        n += kept_join_why(y->join, i) == why;
+        n += cluster_dump_merge_why(y->join, i) == why;
     return n;
 }
 
@@ -292,8 +294,8 @@ static void nodes_text(const struct recovery *y, struct buf *out)
 
     (void)buf_addf(out, "cluster %s, as %zu nodes keep it",
                    y->all->cluster[0] ? y->all->cluster : "without an id",
-                   kept_join_answers(y->join));
-    for (size_t i = 0; (name = kept_join_missing(y->join, i)) != NULL; i++)
+                   cluster_dump_merge_answers(y->join));
+    for (size_t i = 0; (name = cluster_dump_merge_missing(y->join, i)) != NULL; i++)
         (void)buf_addf(out, "%s%s", i ? "," : "; without ", name);
     (void)buf_addf(out, ": map %" PRIu64 ", %" PRIu32 " shards\n", y->all->map->version,
                    y->all->map->shards);
@@ -335,12 +337,12 @@ static void names_json(const struct recovery *y, struct json *j)
     json_key(j, "answered");
     json_arr(j);
     for (size_t i = 0; i < y->all->map->nodes_len; i++)
-        if (kept_join_answered(y->join, y->all->map->nodes[i].name))
+        if (cluster_dump_merge_answered(y->join, y->all->map->nodes[i].name))
             json_cstr(j, y->all->map->nodes[i].name);
     json_arr_end(j);
     json_key(j, "missing");
     json_arr(j);
-    for (size_t i = 0; (name = kept_join_missing(y->join, i)) != NULL; i++)
+    for (size_t i = 0; (name = cluster_dump_merge_missing(y->join, i)) != NULL; i++)
         json_cstr(j, name);
     json_arr_end(j);
 }
@@ -434,7 +436,8 @@ static int run(struct recovery *y, struct err *e)
 {
     const struct cli *c = y->c;
 
-    if (ask_all(y, e) || kept_join_end(y->join, &y->all, e) || check_missing(y, e) || look(y, e))
+    if (ask_all(y, e) || cluster_dump_merge_end(y->join, &y->all, e) || check_missing(y, e) ||
+        look(y, e))
         return commands_fail(c, e);
     if (!c->o.apply || !anything_missing(y)) {
         show(y, anything_missing(y));
@@ -456,14 +459,14 @@ static int run(struct recovery *y, struct err *e)
 
 int recover(struct cli *c)
 {
-    struct recovery y = { .c = c, .join = kept_join_new() };
+    struct recovery y = { .c = c, .join = cluster_dump_merge_new() };
     const char *server = c->o.server;
     struct err e;
     int code = run(&y, &e);
 
     c->o.server = server;
     json_doc_free(y.found);
-    kept_join_free(y.join);
+    cluster_dump_merge_free(y.join);
     vec_free(&y.spoke);
     return code;
 }

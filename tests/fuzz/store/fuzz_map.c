@@ -10,7 +10,7 @@
 #include "common/cluster/map/map.h"
 #include "common/cluster/map/progress.h"
 #include "common/cluster/map/record.h"
-#include "common/cluster/rebuild/kept_join.h"
+#include "common/cluster/rebuild/cluster_dump_merge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -120,29 +120,30 @@ static void fuzz_live(struct str bytes)
 /* As an answer, joined with itself, and as a request. */
 static void fuzz_kept(struct str bytes)
 {
-    struct kept_join *j;
-    const struct kept *all;
-    struct kept k, back;
+    struct cluster_dump_join *j;
+    const struct cluster_dump *all;
+    struct cluster_dump k, back;
     struct buf out;
     struct err e;
 
-    if (kept_parse(bytes, &k, &e))
+    if (cluster_dump_parse(bytes, &k, &e))
         return;
-    j = kept_join_new();
-    CHECK(kept_join_add(j, &k, "x", &e) == 0 && kept_join_add(j, &k, "x", &e) == 0);
-    if (kept_join_end(j, &all, &e) == 0) {
-        kept_join_lost(j);
+    j = cluster_dump_merge_new();
+    CHECK(cluster_dump_merge_add(j, &k, "x", &e) == 0 &&
+          cluster_dump_merge_add(j, &k, "x", &e) == 0);
+    if (cluster_dump_merge_end(j, &all, &e) == 0) {
+        cluster_dump_merge_lost(j);
         for (uint32_t i = 0; i < all->map->shards; i++)
             CHECK(!all->shards[i].known || record_check(&all->shards[i].record, &e) == 0);
-        buf_init(&out, KEPT_BYTES_MAX);
-        kept_write(all, &out);
+        buf_init(&out, CLUSTER_DUMP_BYTES_MAX);
+        cluster_dump_write(all, &out);
         /* Terms near the limit may be past it now, and names of tenants may have become one. */
-        if (buf_ok(&out) && kept_parse(buf_str(&out), &back, &e) == 0)
-            kept_deinit(&back);
+        if (buf_ok(&out) && cluster_dump_parse(buf_str(&out), &back, &e) == 0)
+            cluster_dump_deinit(&back);
         buf_deinit(&out);
     }
-    kept_join_free(j);
-    kept_deinit(&k);
+    cluster_dump_merge_free(j);
+    cluster_dump_deinit(&k);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

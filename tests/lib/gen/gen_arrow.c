@@ -24,7 +24,7 @@ struct dict_list {
     struct ga_type **ptr; /* outer before inner */
     size_t len, cap;
 };
-struct places { /* of the buffers: where, how long */
+struct placement_history { /* of the buffers: where, how long */
     uint64_t *ptr;
     size_t len, cap;
 };
@@ -536,7 +536,7 @@ static void coded(struct ga *g, struct str s, struct buf *out)
 }
 
 static size_t records_table(struct ga *g, struct fbw *w, const struct part_cache *p, size_t rows,
-                            const struct places *places)
+                            const struct placement_history *places)
 {
     bool packed = g->codec != GA_PLAIN;
     size_t r = fbw_table(w, 7u | (packed ? 8u : 0) | (p->variadic.len ? 16u : 0));
@@ -567,7 +567,7 @@ static size_t records_table(struct ga *g, struct fbw *w, const struct part_cache
 static void put_batch(struct ga *g, struct part_cache *p, size_t rows, const struct ga_type *dict,
                       bool delta)
 {
-    struct places places = { 0 };
+    struct placement_history places = { 0 };
     struct buf body, one;
     struct fbw w;
     size_t length_at;

@@ -38,33 +38,33 @@ struct repl_record kept_say_rec(uint64_t term, const char *leader, bool establis
     return r;
 }
 
-struct kept kept_say(const char *node, uint64_t version, uint64_t term)
+struct cluster_dump kept_say(const char *node, uint64_t version, uint64_t term)
 {
-    struct kept k;
+    struct cluster_dump k;
 
-    kept_init(&k, kept_say_map(version, SHARDS));
+    cluster_dump_init(&k, kept_say_map(version, SHARDS));
     memcpy(k.cluster, ID, sizeof(ID));
     (void)snprintf(k.node, sizeof(k.node), "%s", node);
     k.keeps = true;
     for (uint32_t i = 0; i < SHARDS; i++)
-        k.shards[i] = (struct kept_shard){ .known = true,
-                                           .record = kept_say_rec(term, "a", true),
-                                           .promised = term };
+        k.shards[i] = (struct cluster_dump_shard){ .known = true,
+                                                   .record = kept_say_rec(term, "a", true),
+                                                   .promised = term };
     return k;
 }
 
-int kept_say_add(struct kept_join *j, struct kept k)
+int kept_say_add(struct cluster_dump_join *j, struct cluster_dump k)
 {
     struct err e;
-    int code = kept_join_add(j, &k, k.node, &e);
+    int code = cluster_dump_merge_add(j, &k, k.node, &e);
 
-    kept_deinit(&k);
+    cluster_dump_deinit(&k);
     return code;
 }
 
-struct kept_join *kept_say_three(void)
+struct cluster_dump_join *kept_say_three(void)
 {
-    struct kept_join *j = kept_join_new();
+    struct cluster_dump_join *j = cluster_dump_merge_new();
 
     assert_int_equal(kept_say_add(j, kept_say("a", 7, 5)), 0);
     assert_int_equal(kept_say_add(j, kept_say("b", 7, 5)), 0);
@@ -72,11 +72,11 @@ struct kept_join *kept_say_three(void)
     return j;
 }
 
-const struct kept *kept_say_end(struct kept_join *j)
+const struct cluster_dump *kept_say_end(struct cluster_dump_join *j)
 {
-    const struct kept *all;
+    const struct cluster_dump *all;
     struct err e;
 
-    assert_int_equal(kept_join_end(j, &all, &e), 0);
+    assert_int_equal(cluster_dump_merge_end(j, &all, &e), 0);
     return all;
 }

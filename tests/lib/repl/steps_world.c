@@ -120,14 +120,14 @@ static void lead_shard(struct world *w, struct node *n, uint32_t shard, const st
 static void doubt(struct world *w, struct node *n)
 {
     char name[NODE_NAME_MAX + 1] = { 0 };
-    const struct map_next *next;
+    const struct map_pending *next;
     const struct map *m;
     struct map_whose who;
     struct err e;
     int64_t rev;
 
     m = view_map(n->view, &rev);
-    if (view_age_ms(n->view) < AWAY_MS || !m || !map_next_announced(m, &who))
+    if (view_age_ms(n->view) < AWAY_MS || !m || !map_pending_announced(m, &who))
         return;
     next = &map_whose_steps(m, &who)->next;
     if (!next->by.len || next->version == n->gave_up)
@@ -135,7 +135,7 @@ static void doubt(struct world *w, struct node *n)
     memcpy(name, next->by.ptr, (size_t)str_find(next->by, ' '));
     const struct node *by = node_called(w, name);
     if (w->mutant != GIVES_UP_ALONE &&
-        (by->cut != n->cut || controller_give_up(by->controller, next->by, next->version, &e)))
+        (by->cut != n->cut || controller_step_abort(by->controller, next->by, next->version, &e)))
         return;
     n->gone_ms = MAX(n->gone_ms, next->from_ms);
     n->gave_up = next->version;
@@ -151,8 +151,9 @@ static const struct map *map_checked(const struct node *n)
     int64_t rev;
 
     m = view_map(n->view, &rev);
-    if (m && map_next_announced(m, &who) && map_whose_steps(m, &who)->next.version == n->gave_up) {
-        assert_int_equal(map_next_ignore(m, &who, &rest, &e), 0);
+    if (m && map_pending_announced(m, &who) &&
+        map_whose_steps(m, &who)->next.version == n->gave_up) {
+        assert_int_equal(map_pending_ignore(m, &who, &rest, &e), 0);
         return rest;
     }
     return m ? map_ref(m) : NULL;
@@ -362,7 +363,7 @@ void sw_settle(struct world *w)
 
         sw_pass(w, 1000);
         m = sw_map(w);
-        waits = !m || map_next_each(m, &pos, &who);
+        waits = !m || map_pending_each(m, &pos, &who);
         map_unref(m);
     }
     if (!waits)

@@ -11,7 +11,7 @@
 #include "common/base/prng.h"
 #include "common/cluster/control/controller.h"
 #include "common/cluster/coord/coord_sim.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 #include "common/cluster/node/lead.h"
 
 enum { NODES = 5, SHARDS = 6, REPLICAS = 3, DISTS = 4, PUSHES = 60, TICK_MS = 200 };

@@ -17,7 +17,7 @@
  */
 #include "common/base/json.h"
 #include "common/cluster/coord/keyspace.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 #include "ingester/base/state.h"
 #include "ingester/replicas/replicas_impl.h"
 #include "tests/lib/sim/sim_impl.h"
@@ -92,7 +92,7 @@ static bool places_rest(struct world *w)
     size_t pos = 0;
     struct map_whose who;
 
-    return m && !map_next_each(m, &pos, &who);
+    return m && !map_pending_each(m, &pos, &who);
 }
 
 static bool well(struct world *w)

@@ -13,7 +13,7 @@
  * query that asks them must not miss what others took.
  */
 #include "common/base/mem.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 #include "common/cluster/view/map_change.h"
 #include "tests/lib/sim/sim_impl.h"
 
@@ -42,17 +42,17 @@ static int on_edit(void *cookie, const struct map *m, const struct map **ret, st
     const struct wish *wish = cookie;
     struct map_whose who = whose(wish->service);
     const struct map *wanted, *told;
-    int code = map_next_want(m, &who, 2, &wanted, e);
+    int code = map_pending_request(m, &who, 2, &wanted, e);
 
     if (code || wish->w->o.mutant != SIM_UNCONFIRMED) {
         *ret = code ? NULL : wanted;
         return code == ERR_CONFLICT ? 0 : code;
     }
-    code = map_next_announce(wanted, &who, world_wall_ms(wish->w) + 4000, STR_NULL, &told, e);
+    code = map_pending_announce(wanted, &who, world_wall_ms(wish->w) + 4000, STR_NULL, &told, e);
     map_unref(wanted);
     if (code)
         return code;
-    code = map_next_commit(told, &who, ret, e);
+    code = map_pending_commit(told, &who, ret, e);
     map_unref(told);
     return code;
 }

@@ -15,8 +15,8 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/cluster/rebuild/kept_join.h"
-#include "common/cluster/rebuild/recover.h"
+#include "common/cluster/rebuild/cluster_dump_merge.h"
+#include "common/cluster/rebuild/etcd_rebuild.h"
 #include "tests/lib/sim/sim_impl.h"
 
 #define ASK_MS     400
@@ -27,10 +27,10 @@
 struct sim_recovery {
     struct world *w;
     struct timer *timer;
-    struct kept_join *join; /* NULL: a round begins with the next step */
-    const struct kept *all; /* borrowed from join, as of its end */
-    size_t at;              /* of nodes[]: the next to ask */
-    uint32_t empty;         /* bits of nodes[]: they answered, and keep nothing */
+    struct cluster_dump_join *join; /* NULL: a round begins with the next step */
+    const struct cluster_dump *all; /* borrowed from join, as of its end */
+    size_t at;                      /* of nodes[]: the next to ask */
+    uint32_t empty;                 /* bits of nodes[]: they answered, and keep nothing */
     uint32_t rounds;
 };
 
@@ -42,7 +42,7 @@ static void step_in(struct sim_recovery *y, uint64_t ms)
 static void again(struct sim_recovery *y, const char *why)
 {
     trace(y->w, "what the nodes keep is not written: %s", why);
-    kept_join_free(y->join);
+    cluster_dump_merge_free(y->join);
     y->join = NULL;
     y->rounds++;
     step_in(y, AGAIN_MS);
@@ -50,12 +50,12 @@ static void again(struct sim_recovery *y, const char *why)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* As GET /api/v1/cluster/kept does it (common/role/admin/cluster_kept.c). */
+/* As GET /api/v1/cluster/kept does it (common/role/admin/cluster_dump_routes.c). */
 static void tell(struct node *n, struct buf *out)
 {
-    struct kept k;
+    struct cluster_dump k;
 
-    kept_init(&k, view_ready(n->view) ? view_map_ref(n->view) : NULL);
+    cluster_dump_init(&k, view_ready(n->view) ? view_map_ref(n->view) : NULL);
     (void)snprintf(k.cluster, sizeof(k.cluster), "%s", view_cluster_id(n->view));
     (void)snprintf(k.node, sizeof(k.node), "%s", n->name);
     (void)snprintf(k.stranger, sizeof(k.stranger), "%s", view_stranger(n->view));
@@ -67,28 +67,29 @@ static void tell(struct node *n, struct buf *out)
             k.shards[i].record = *r;
     }
     n->role->kept(n->self, &k);
-    kept_write(&k, out);
-    kept_deinit(&k);
+    cluster_dump_write(&k, out);
+    cluster_dump_deinit(&k);
 }
 
 static void ask(struct sim_recovery *y, struct node *n)
 {
     struct world *w = y->w;
-    struct kept k;
+    struct cluster_dump k;
     struct buf text;
     struct err e;
 
     if (n->state != NODE_UP || n->cut & (CUT_IN | CUT_OUT))
         return;
-    buf_init(&text, KEPT_BYTES_MAX);
+    buf_init(&text, CLUSTER_DUMP_BYTES_MAX);
     tell(n, &text);
-    if (kept_parse(buf_str(&text), &k, &e) || kept_join_add(y->join, &k, n->name, &e))
+    if (cluster_dump_parse(buf_str(&text), &k, &e) ||
+        cluster_dump_merge_add(y->join, &k, n->name, &e))
         broke(w, "what the nodes keep cannot be joined", "%s: %s", n->name, e.text);
     if (!k.map)
         y->empty |= 1u << n->at;
     else if (w->o.mutant == SIM_ONE_ANSWER)
         y->at = w->ingesters;
-    kept_deinit(&k);
+    cluster_dump_deinit(&k);
     buf_deinit(&text);
 }
 
@@ -115,7 +116,7 @@ static bool enough(struct sim_recovery *y)
     const char *name;
     size_t lost = 0, down = 0;
 
-    for (size_t i = 0; (name = kept_join_missing(y->join, i)) != NULL; i++) {
+    for (size_t i = 0; (name = cluster_dump_merge_missing(y->join, i)) != NULL; i++) {
         const struct node *n = any_named(w, name);
 
         lost += !n || (is_lost(y, n) && n->state != NODE_GONE);
@@ -132,25 +133,26 @@ static bool enough(struct sim_recovery *y)
 /* ---- looking and writing --------------------------------------------------------------------- */
 
 static void give(struct sim_recovery *y, bool look,
-                 void (*done)(void *cookie, const struct recover_found *f, const struct err *e))
+                 void (*done)(void *cookie, const struct etcd_rebuild_found *f,
+                              const struct err *e))
 {
-    struct kept k;
+    struct cluster_dump k;
     struct buf text;
     struct err e;
 
-    buf_init(&text, KEPT_BYTES_MAX);
-    kept_write(y->all, &text);
-    CHECK(kept_parse(buf_str(&text), &k, &e) == 0);
+    buf_init(&text, CLUSTER_DUMP_BYTES_MAX);
+    cluster_dump_write(y->all, &text);
+    CHECK(cluster_dump_parse(buf_str(&text), &k, &e) == 0);
     buf_deinit(&text);
-    cluster_recover(&(struct recover_opts){ .coord = y->w->coord,
-                                            .prefix = SIM_PREFIX,
-                                            .what = &k,
-                                            .look = look,
-                                            .done = done,
-                                            .cookie = y });
+    cluster_recover(&(struct etcd_rebuild_opts){ .coord = y->w->coord,
+                                                 .prefix = SIM_PREFIX,
+                                                 .what = &k,
+                                                 .look = look,
+                                                 .done = done,
+                                                 .cookie = y });
 }
 
-static void on_written(void *cookie, const struct recover_found *f, const struct err *e)
+static void on_written(void *cookie, const struct etcd_rebuild_found *f, const struct err *e)
 {
     struct sim_recovery *y = cookie;
     struct world *w = y->w;
@@ -162,23 +164,23 @@ static void on_written(void *cookie, const struct recover_found *f, const struct
     }
     trace(w, "the coordination service is filled again");
     count(w)->recovered++;
-    kept_join_free(y->join);
+    cluster_dump_merge_free(y->join);
     loop_timer_free(y->timer);
     xfree(y);
     w->recovery = NULL;
     forget_over(w);
 }
 
-static bool lacks(const struct recover_found *f, uint32_t shards)
+static bool lacks(const struct etcd_rebuild_found *f, uint32_t shards)
 {
-    bool any = f->id || f->notes || f->map == RECOVER_ABSENT || f->map == RECOVER_BEHIND;
+    bool any = f->id || f->notes || f->map == ETCD_REBUILD_ABSENT || f->map == ETCD_REBUILD_BEHIND;
 
     for (uint32_t i = 0; i < shards; i++)
-        any |= f->shards[i] == RECOVER_ABSENT || f->shards[i] == RECOVER_BEHIND;
+        any |= f->shards[i] == ETCD_REBUILD_ABSENT || f->shards[i] == ETCD_REBUILD_BEHIND;
     return any;
 }
 
-static void on_looked(void *cookie, const struct recover_found *f, const struct err *e)
+static void on_looked(void *cookie, const struct etcd_rebuild_found *f, const struct err *e)
 {
     struct sim_recovery *y = cookie;
     uint32_t shards = y->all->map->shards;
@@ -189,12 +191,12 @@ static void on_looked(void *cookie, const struct recover_found *f, const struct 
         return;
     }
     if (lacks(f, shards) && y->w->o.mutant != SIM_ONE_ANSWER)
-        kept_join_lost(y->join);
+        cluster_dump_merge_lost(y->join);
     for (uint32_t i = 0; i < shards; i++)
-        if (f->shards[i] == RECOVER_DIFFERS)
-            CHECK(kept_join_differs(y->join, i, 0, &why) == 0);
-    if (f->map == RECOVER_DIFFERS)
-        CHECK(kept_join_differs(y->join, CLUSTER_SHARDS_MAX, f->map_version, &why) == 0);
+        if (f->shards[i] == ETCD_REBUILD_DIFFERS)
+            CHECK(cluster_dump_merge_differs(y->join, i, 0, &why) == 0);
+    if (f->map == ETCD_REBUILD_DIFFERS)
+        CHECK(cluster_dump_merge_differs(y->join, CLUSTER_SHARDS_MAX, f->map_version, &why) == 0);
     give(y, false, on_written);
 }
 
@@ -207,7 +209,7 @@ static void on_step(void *cookie)
     if (w->ret->broken)
         return;
     if (!y->join) {
-        y->join = kept_join_new();
+        y->join = cluster_dump_merge_new();
         y->at = 0;
         y->empty = 0;
     }
@@ -215,7 +217,7 @@ static void on_step(void *cookie)
         y->at++;
         ask(y, w->nodes[y->at - 1]);
         step_in(y, prng_below(&w->forgets, ASK_MS));
-    } else if (kept_join_end(y->join, &y->all, &e)) {
+    } else if (cluster_dump_merge_end(y->join, &y->all, &e)) {
         again(y, e.text);
     } else if (w->o.mutant != SIM_ONE_ANSWER && !enough(y)) {
         again(y, "some do not answer");

@@ -12,7 +12,7 @@
 
 #include "common/base/hash.h"
 #include "common/cluster/coord/keyspace.h"
-#include "common/cluster/map/places.h"
+#include "common/cluster/map/placement_history.h"
 #include "common/cluster/rebuild/adopt.h"
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
@@ -117,7 +117,7 @@ static int restore_places(struct world *w, struct object_store *o, const struct 
         if (!code)
             code = map_parse("places", buf_str(&text), false, &one, e);
         if (!code && *ret)
-            code = places_join(*ret, one, &both, e);
+            code = placement_history_join(*ret, one, &both, e);
         buf_deinit(&text);
         if (both) {
             map_unref(*ret);

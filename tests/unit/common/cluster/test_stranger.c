@@ -96,7 +96,7 @@ static void open_bed(struct bed *b, const char *id, bool keeps)
     open_view(b, keeps);
     assert_false(view_trusts(b->view)); /* the service has not answered yet */
     pass(b, 3000);
-    assert_true(view_trusts(b->view) && view_heard(b->view));
+    assert_true(view_trusts(b->view) && view_knows_liveness(b->view));
     assert_string_equal(view_stranger(b->view), "");
 }
 
@@ -149,11 +149,11 @@ static void test_emptied(void **state)
     open_view(&b, true);
     pass(&b, 10000);
     assert_strange(&b, "has no map of a cluster");
-    assert_false(view_heard(b.view));
+    assert_false(view_knows_liveness(b.view));
     assert_true(view_ready(b.view));
     coord_site_restore(b.site, whole);
     pass(&b, 6000);
-    assert_true(view_trusts(b.view) && view_heard(b.view));
+    assert_true(view_trusts(b.view) && view_knows_liveness(b.view));
     assert_string_equal(view_stranger(b.view), "");
     assert_true(view_store(b.view) > store);
     assert_true(view_age_ms(b.view) < 1000);
@@ -205,7 +205,7 @@ static void test_each_of_them(void **state)
         if (i % 3 == 2)
             open_view(&b, true);
         if (i % 3 == 1) {
-            view_doubt(b.view, 0, 99);
+            view_suspect_leader(b.view, 0, 99);
             pass(&b, 1100);
             assert_int_equal(view_trusts(b.view), !says); /* not followed, and read again */
             coord_site_mute(b.site, false);
@@ -479,31 +479,31 @@ static void test_told(void **state)
             open_view(&b, true);
             pass(&b, 1000);
         }
-        view_told(b.view, rows[i / 2].shard, rows[i / 2].term, rows[i / 2].map);
+        view_note_peer_state(b.view, rows[i / 2].shard, rows[i / 2].term, rows[i / 2].map);
         pass(&b, 3000);
         assert_int_equal(view_trusts(b.view), !says);
-        assert_int_equal(view_led_astray(b.view), says != NULL);
+        assert_int_equal(view_is_stale_bootstrap(b.view), says != NULL);
         if (says && !strstr(view_stranger(b.view), says))
             fail_msg("%s", view_stranger(b.view));
         if (says) { /* it stays so when it starts again, until others say so once more */
             close_view(&b);
             open_view(&b, true);
             pass(&b, 3000);
-            assert_true(view_led_astray(b.view));
-            view_told(b.view, rows[i / 2].shard, rows[i / 2].term, rows[i / 2].map);
+            assert_true(view_is_stale_bootstrap(b.view));
+            view_note_peer_state(b.view, rows[i / 2].shard, rows[i / 2].term, rows[i / 2].map);
             pass(&b, 3000);
             assert_false(view_trusts(b.view));
             put(&b, "ring/shard/0000", RECORD("8", "b", ""));
             put(&b, "ring/map", MAP("4"));
             pass(&b, 8000);
-            assert_true(view_trusts(b.view) && !view_led_astray(b.view));
+            assert_true(view_trusts(b.view) && !view_is_stale_bootstrap(b.view));
         }
         close_bed(&b);
     }
     struct bed b;
     open_bed(&b, ID(ID_A), true);
     pass(&b, 700000); /* it has seen for itself */
-    view_told(b.view, 0, 9, 9);
+    view_note_peer_state(b.view, 0, 9, 9);
     pass(&b, 3000);
     assert_true(view_trusts(b.view));
     close_bed(&b);

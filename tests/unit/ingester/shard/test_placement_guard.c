@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "common/cluster/map/map_edit.h"
-#include "common/cluster/map/map_next.h"
+#include "common/cluster/map/map_pending.h"
 #include "common/cluster/view/view_impl.h"
 #include "common/model/slot.h"
 #include "ingester/shard/placement_guard.h"
@@ -133,8 +133,8 @@ static void test_announced(void **state)
     assert_int_equal(placement_guard_newest_ms(p, 3), 1);
     assert_int_equal(check(p, "s", 0, STEP_MS - SLOT_MS), 0);
     assert_int_equal(placement_guard_newest_ms(p, 3), STEP_MS - SLOT_MS);
-    assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
-    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
+    assert_int_equal(map_pending_request(view_map(v, &rev), &w, 4, &wanted, &e), 0);
+    assert_int_equal(map_pending_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
     uint64_t version = announced->version;
     view_set_map(v, wanted);
     view_changed(v);
@@ -188,8 +188,8 @@ static void test_begins(void **state)
 
     clock_fake_init(&clock, 0);
     struct placement_guard *p = placement_guard_new(v, &clock.clock, 0);
-    assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
-    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
+    assert_int_equal(map_pending_request(view_map(v, &rev), &w, 4, &wanted, &e), 0);
+    assert_int_equal(map_pending_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
     uint64_t version = announced->version;
     map_unref(wanted);
     view_set_map(v, announced);
@@ -220,9 +220,9 @@ static void test_given_up(void **state)
 
     clock_fake_init(&clock, 0);
     struct placement_guard *p = placement_guard_new(v, &clock.clock, 0);
-    assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
-    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
-    assert_int_equal(map_next_announce(announced, &w, STEP_MS + LEAF_MS, STR("b 1"), &again, &e),
+    assert_int_equal(map_pending_request(view_map(v, &rev), &w, 4, &wanted, &e), 0);
+    assert_int_equal(map_pending_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
+    assert_int_equal(map_pending_announce(announced, &w, STEP_MS + LEAF_MS, STR("b 1"), &again, &e),
                      0);
     uint64_t version = announced->version;
     map_unref(wanted);

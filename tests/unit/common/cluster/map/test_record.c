@@ -179,7 +179,7 @@ static void test_taken_back(void **state)
                                                  rows[i].prev, rows[i].established);
         struct err e;
 
-        if (record_next_back(&old, rows[i].leader, &next) != (rows[i].ret_members != NULL))
+        if (record_undo_member_change(&old, rows[i].leader, &next) != (rows[i].ret_members != NULL))
             fail_msg("row %zu", i);
         if (!rows[i].ret_members)
             continue;

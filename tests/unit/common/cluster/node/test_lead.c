@@ -117,7 +117,7 @@ static void node_tick(struct world *w, int i)
         (void)lead_pass(n->lead, 0);
     else if (could_lead(w, i, r))
         lead_established(n->lead, 0, r->term);
-    else if (now - n->stuck_ms >= STUCK_MS && !lead_back(n->lead, 0))
+    else if (now - n->stuck_ms >= STUCK_MS && !lead_undo_member_change(n->lead, 0))
         (void)lead_pass(n->lead, 0);
 }
 

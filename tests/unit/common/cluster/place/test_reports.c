@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "common/base/size.h"
-#include "common/cluster/place/confirm.h"
+#include "common/cluster/place/step_confirm.h"
 #include "common/cluster/view/view_impl.h"
 
 static struct view *make_view(void)
@@ -201,7 +201,7 @@ static void waits(struct reports *r, const struct view *v, uint64_t version, con
 {
     struct confirmed got;
 
-    confirm_look(v, r, &ALL, version, &got);
+    step_confirm_check(v, r, &ALL, version, &got);
     assert_false(got.all);
     if (!strstr(got.why, why))
         fail_msg("%s", got.why);
@@ -218,7 +218,7 @@ static void test_confirmed(void **state)
 
     waits(r, v, 9, "a (shard 0) has not said yet");
     all_know(r);
-    confirm_look(v, r, &ALL, 9, &got);
+    step_confirm_check(v, r, &ALL, 9, &got);
     assert_true(got.all);
     assert_int_equal(got.newest_ms, 700);
     waits(r, v, 10, "a (shard 0) has map 9, not yet 10");
@@ -227,7 +227,7 @@ static void test_confirmed(void **state)
     tell(r, "c", 0, NULL, 0);
     waits(r, v, 9, "older version");
     view_peer(v, "c")->live = false; /* a dead node is not asked */
-    confirm_look(v, r, &ALL, 9, &got);
+    step_confirm_check(v, r, &ALL, 9, &got);
     assert_true(got.all);
     view_peer(v, "a")->live = false; /* but as a leader */
     reports_forget(r, "a");
@@ -267,7 +267,7 @@ static void test_only_its_places(void **state)
         all_know(r);
         /* The leader of the other shard, or of this one, says nothing of what it leads. */
         tell(r, (shard == 0) == !both ? "b" : "a", 9, NULL, 0);
-        confirm_look(v, r, &w, 9, &got);
+        step_confirm_check(v, r, &w, 9, &got);
         assert_int_equal(got.all, !both);
     }
     reports_free(r);

@@ -27,7 +27,7 @@ static void test_list(void **state)
     struct view_node n;
     uint32_t place;
 
-    assert_true(view_ready(v) && view_heard(v));
+    assert_true(view_ready(v) && view_knows_liveness(v));
     assert_int_equal(view_shards(v), 7);
     for (uint32_t i = 0; i < 7; i++) {
         assert_true(view_shard(v, i, &s));
@@ -44,7 +44,7 @@ static void test_list(void **state)
     assert_int_equal(view_place(v, STR("t"), STR("s"), 9, 0), shard_of(STR("t"), STR("s"), 7));
     assert_int_equal(view_places(v, STR("t"), STR("s"), &place, 1), 1);
     assert_int_equal(view_age_ms(v), 0);
-    view_doubt(v, 1, 0);
+    view_suspect_leader(v, 1, 0);
     view_free(v);
 }
 
@@ -164,7 +164,7 @@ static void test_follows(void **state)
     assert_false(view_shard(b.view, 1, &s));
     pass(&b, 100);
     assert_int_equal(b.told, 1); /* once for all that came together */
-    assert_true(view_ready(b.view) && view_heard(b.view));
+    assert_true(view_ready(b.view) && view_knows_liveness(b.view));
     assert_false(view_shard(b.view, 0, &s));
     assert_true(view_shard(b.view, 1, &s));
     assert_string_equal(s.leader_addr, "tcp://moved:1"); /* where it lives, not where it was */
@@ -234,7 +234,7 @@ static void test_starts_alone(void **state)
     open_view(&b);
     pass(&b, 5000);
     assert_true(view_ready(b.view));
-    assert_false(view_heard(b.view));
+    assert_false(view_knows_liveness(b.view));
     assert_true(view_age_ms(b.view) >= 5000);
     assert_true(view_shard(b.view, 1, &s));
     assert_int_equal(s.term, 4);
@@ -244,7 +244,7 @@ static void test_starts_alone(void **state)
     coord_site_away(b.site, false);
     coord_site_del(b.site, STR("/e/ring/live/b"));
     pass(&b, 1000);
-    assert_true(view_heard(b.view));
+    assert_true(view_knows_liveness(b.view));
     assert_true(view_shard(b.view, 1, &s));
     assert_false(s.leader_live);
     close_bed(&b);
@@ -366,7 +366,7 @@ static void test_doubts_are_no_watch(void **state)
     coord_site_mute(b.site, true);
     uint64_t before = view_age_ms(b.view);
     for (int i = 0; i < 8; i++) {
-        view_doubt(b.view, 1, 100);
+        view_suspect_leader(b.view, 1, 100);
         pass(&b, 1000);
     }
     assert_true(view_age_ms(b.view) >= before + 8000);
@@ -417,7 +417,7 @@ static void test_doubt_brings_the_map(void **state)
                        "\"addr\":\"tcp://n:1\"}]}"));
     coord_site_put(b.site, STR("/e/ring/shard/0001"),
                    STR("{\"term\":5,\"leader\":\"n\",\"members\":[\"n\"]}"));
-    view_doubt(b.view, 1, 4);
+    view_suspect_leader(b.view, 1, 4);
     for (int i = 0; i < 400 && (!view_shard(b.view, 1, &s) || s.term < 5); i++)
         pass(&b, 1);
     assert_int_equal(s.term, 5);
@@ -437,16 +437,16 @@ static void test_doubt(void **state)
     pass(&b, 100);
     coord_site_put(b.site, STR("/e/ring/shard/0001"),
                    STR("{\"term\":5,\"leader\":\"a\",\"members\":[\"a\"]}"));
-    view_doubt(b.view, 1, 4);
-    view_doubt(b.view, 1, 4);
+    view_suspect_leader(b.view, 1, 4);
+    view_suspect_leader(b.view, 1, 4);
     pass(&b, 2000);
     assert_true(view_shard(b.view, 1, &s));
     assert_int_equal(s.term, 5);
     assert_string_equal(s.leader, "a");
-    view_doubt(b.view, 1, 4); /* known to be over */
+    view_suspect_leader(b.view, 1, 4); /* known to be over */
     close_view(&b);
     open_view(&b); /* freed with a question open: nothing comes */
-    view_doubt(b.view, 0, 1);
+    view_suspect_leader(b.view, 0, 1);
     close_bed(&b);
 }
 

@@ -289,7 +289,7 @@ static void test_unimplemented(void **state)
         rpc_bed_sleep(&b.rpc, known ? 100 : 3000);
         assert_int_equal(b.ends, 1);
         assert_int_equal(b.code, known ? ERR_UNIMPLEMENTED : ERR_UNAVAILABLE);
-        way = ways_at(b.route->ways, b.nodes[1].addr);
+        way = peer_paths_at(b.route->ways, b.nodes[1].addr);
         assert_true(known ? way->no_help_ns == 0 : way->no_help_ns > 0);
         rpc_mem_heal(b.rpc.net);
         rpc_bed_sleep(&b.rpc, 20000);
@@ -345,7 +345,7 @@ static void test_view_is_late(void **state)
     rpc_mem_faults(b.rpc.net, &(struct rpc_mem_faults){ .delay_min_ms = 1, .delay_max_ms = 1 });
     rpc_bed_sleep(&b.rpc, 5000);
     route_failed(b.route, 0, true); /* straight, whatever failed so far */
-    assert_false(route_goes_round(b.route, 0));
+    assert_false(route_uses_relay(b.route, 0));
     for (int i = 0; i < 2; i++) /* one query may have several questions: they fail at once */
         (void)ask_of(&b, 0, RPC_SPACE, 2000);
     rpc_bed_sleep(&b.rpc, 1000);
