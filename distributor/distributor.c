@@ -92,7 +92,7 @@ static void distributor_free(void *self)
     rules_free(d->rules);
     ledger_book_free(d->book);
     route_free(d->route);
-    intake_spares_free(d);
+    intake_pool_free(d);
     arenas_free(d->arenas);
     d->magic = 0;
     xfree(d);

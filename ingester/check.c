@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
 #include "common/role/core/options.h"
 #include "common/store/retain/retain.h"
 #include "ingester/background/rollups.h"
@@ -102,6 +102,6 @@ void ingester_check(struct role_checks *c)
     else
         rollups_free(rollups);
     c->files += cold->url[0] && cold->s3_credentials_file[0];
-    if (cold->url[0] && cold_place_check(cold, env_real(), &e))
+    if (cold->url[0] && cold_conf_check(cold, env_real(), &e))
         role_check_said(c, "", &e);
 }

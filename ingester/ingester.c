@@ -18,7 +18,7 @@
 #include "common/base/size.h"
 #include "common/cluster/rebuild/cluster_dump.h"
 #include "common/cluster/view/view.h"
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
 #include "common/obs/log.h"
 #include "common/role/core/memory.h"
 #include "common/role/route/relay.h"

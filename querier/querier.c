@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 #include "common/obs/log.h"
 #include "common/role/core/memory.h"
 #include "querier/api/api.h"
@@ -151,7 +151,8 @@ static void start_routes(struct querier *qr)
     svc_service(qr->ctx->http, FLAGS "*");
     svc_service(qr->ctx->http, "/vcs.v1.VCSService/*");
     for (size_t i = 0; i < ARRAY_LEN(pushes); i++)
-        http_lost_hint(qr->ctx->http, pushes[i], "a querier takes no pushes; a distributor does");
+        http_not_found_hint(qr->ctx->http, pushes[i],
+                            "a querier takes no pushes; a distributor does");
     ui_route(&qr->ui, qr->ctx->http);
 }
 

@@ -23,7 +23,7 @@
 
 #include "common/base/mem.h"
 #include "common/cold/kv_cold_impl.h"
-#include "common/cold/owners.h"
+#include "common/cold/usage.h"
 #include "common/store/kv/cold_read.h"
 
 #define INDEX_BYTES_MAX (32 * MIB)
@@ -505,7 +505,7 @@ static int cold_far(struct kv *kv, const struct kv_snap *snap, kv_far_fn each, v
 {
     struct kv_snap *own = snap ? NULL : cold_snap_new(kv);
     const struct cold_snap *s = snap_of(snap ? snap : own);
-    int rc = cold_owners_each(s->m, cold_of(kv)->o.inner, s->inner, each, cookie, e);
+    int rc = cold_usage_each(s->m, cold_of(kv)->o.inner, s->inner, each, cookie, e);
 
     if (own)
         cold_snap_free(kv, own);

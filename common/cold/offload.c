@@ -11,7 +11,7 @@
 #include "common/cold/offload.h"
 
 #include "common/base/mem.h"
-#include "common/cold/owners.h"
+#include "common/cold/usage.h"
 
 static const enum kv_cf families[] = { KV_FN, KV_TL, KV_RU, KV_COARSE, KV_FINE };
 
@@ -116,7 +116,7 @@ struct packing {
     struct part_writer *w;
     struct kv_batch *b;
     struct cold_moved *moved;
-    struct cold_owners owners;
+    struct cold_usage owners;
     struct buf key, value;
 };
 
@@ -133,9 +133,9 @@ static int end_part(struct packing *p, struct err *e)
         return e->code;
     manifest_part_row(p->cf, &info, &p->key, &p->value);
     kv_batch_put(p->b, KV_META, buf_str(&p->key), buf_str(&p->value));
-    cold_owners_row(&p->owners, p->cf, &info, &p->key, &p->value);
+    cold_usage_row(&p->owners, p->cf, &info, &p->key, &p->value);
     kv_batch_put(p->b, KV_META, buf_str(&p->key), buf_str(&p->value));
-    cold_owners_clear(&p->owners);
+    cold_usage_clear(&p->owners);
     p->moved->rows += info.rows;
     p->moved->parts++;
     p->moved->bytes += info.size;
@@ -148,7 +148,7 @@ static int pack(struct packing *p, struct kv_iter *it, struct err *e)
 
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         rc = part_add(p->w, kv_iter_key(it), kv_iter_value(it), e);
-        cold_owners_add(&p->owners, kv_iter_key(it), kv_iter_value(it));
+        cold_usage_add(&p->owners, kv_iter_key(it), kv_iter_value(it));
         if (!rc && part_bytes(p->w) >= PART_BYTES)
             rc = end_part(p, e);
     }
@@ -160,8 +160,8 @@ static int pack(struct packing *p, struct kv_iter *it, struct err *e)
 /* Also those that a program of the version before left there. */
 static void del_owners(struct packing *p, const struct cold_unit *unit)
 {
-    cold_owners_key(unit->cf, key_str(&unit->from), &p->key);
-    cold_owners_key(unit->cf, key_str(&unit->to), &p->value);
+    cold_usage_key(unit->cf, key_str(&unit->from), &p->key);
+    cold_usage_key(unit->cf, key_str(&unit->to), &p->value);
     kv_batch_del_range(p->b, KV_META, buf_str(&p->key), buf_str(&p->value));
 }
 
@@ -182,14 +182,14 @@ int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store
     p.w = part_writer_new();
     p.b = kv_batch_new();
     buf_init(&p.key, 2 * PART_KEY_MAX);
-    buf_init(&p.value, COLD_OWNERS_ROW_MAX);
+    buf_init(&p.value, COLD_USAGE_ROW_MAX);
     kv_batch_del_range(p.b, unit->cf, key_str(&unit->from), key_str(&unit->to));
     del_owners(&p, unit);
     it = kv_iter_new(k, snap, unit->cf, key_str(&unit->from), key_str(&unit->to));
     rc = pack(&p, it, e);
     kv_iter_free(it);
     kv_snap_free(k, snap);
-    cold_owners_deinit(&p.owners);
+    cold_usage_deinit(&p.owners);
     buf_deinit(&p.value);
     buf_deinit(&p.key);
     part_writer_free(p.w);

@@ -20,7 +20,7 @@ struct cbuf {
 
 static inline void cbuf_free(struct cbuf *b, struct budget *g)
 {
-    budget_give(g, b->cap);
+    budget_release(g, b->cap);
     xfree(b->ptr);
     *b = (struct cbuf){ 0 };
 }
@@ -35,9 +35,9 @@ static inline bool cbuf_add(struct cbuf *b, struct budget *g, struct str s, size
         size_t cap = MAX(MAX(b->cap * 2, need), CBUF_LEAST);
         if (cap > max || need > max / 2)
             cap = MAX(max, need);
-        if (!budget_take(g, cap - b->cap)) {
+        if (!budget_reserve(g, cap - b->cap)) {
             cap = need;
-            if (!budget_take(g, cap - b->cap))
+            if (!budget_reserve(g, cap - b->cap))
                 return false;
         }
         b->ptr = xreallocarray(b->ptr, cap, 1);

@@ -30,7 +30,7 @@ struct http_route {
     struct metric_cell *seconds;
 };
 
-/* A hint for a path that is not registered: see http_lost.h. */
+/* A hint for a path that is not registered: see http_not_found.h. */
 struct http_hint {
     const char *path, *text; /* constants */
 };

@@ -18,7 +18,7 @@
 #include "common/base/hash.h"
 #include "common/net/http1/http1.h"
 #include "common/net/http_door.h"
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 #include "common/net/http_start.h"
 #include "common/net/tcp.h"
 #include "common/net/tls.h"

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "common/net/http_door.h"
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 #include "common/net/http_param.h"
 #include "common/net/http_server.h"
 
@@ -53,7 +53,7 @@ void http_xchg_free(struct http_xchg *x)
     http_hold_free(&x->hold, s->o.in_flight, &x->body);
     http_hold_give(&x->hold, s->o.in_flight, x->outstanding);
     http_hold_end(&x->hold);
-    budget_give(s->o.in_flight, x->charged);
+    budget_release(s->o.in_flight, x->charged);
     buf_deinit(&x->out);
     buf_deinit(&x->zip);
     buf_deinit(&x->text);
@@ -112,7 +112,7 @@ static bool copy_head(struct http_xchg *x, const struct http_head *h, struct str
 
     for (size_t i = 0; i < h->headers_len; i++)
         bytes += h->headers[i].name.len + h->headers[i].value.len;
-    if (!budget_take(x->server->o.in_flight, bytes))
+    if (!budget_reserve(x->server->o.in_flight, bytes))
         return false;
     x->charged = bytes;
     char *text = arena_alloc(x->req.arena, bytes);
@@ -178,7 +178,7 @@ static bool find_route(struct http_xchg *x, const struct http_head *h)
         x->route = &x->server->lost;
         return true;
     } else if (!allow) {
-        http_reply_lost(&x->req);
+        http_reply_not_found(&x->req);
     } else if (x->req.method == HTTP_OPTIONS) {
         if (http_door_preflight(x, http_routes_acts(&x->server->routes, x->req.path)))
             answer_options(x, allow);

@@ -54,7 +54,7 @@ static void drop(struct outq *q, size_t n)
     }
     memmove(q->segs, q->segs + n, (q->len - n) * sizeof(q->segs[0]));
     q->len -= n;
-    budget_give(q->in_flight, q->charged);
+    budget_release(q->in_flight, q->charged);
     q->charged = 0;
 }
 
@@ -75,7 +75,7 @@ enum outq_result outq_flush(struct outq *q)
     case STREAM_LATER:
         q->frozen = q->len;
         /* The bytes exist already, so a full budget only means that they stay uncounted. */
-        if (budget_take(q->in_flight, q->bytes))
+        if (budget_reserve(q->in_flight, q->bytes))
             q->charged = q->bytes;
         return OUTQ_LATER;
     case STREAM_BROKEN:

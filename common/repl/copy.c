@@ -80,12 +80,12 @@ void repl_copy_serve(void *cookie, struct rpc_call *call, struct str payload)
         (void)err_set(&e, ERR_UNAVAILABLE, "no replica of shard %" PRIu32 " is here", a.shard);
         rpc_fail(call, &e);
     } else if (a.kind == COPY_OFFER) {
-        answer(call, copy_can(n) ? copy_take(n->copy, &a) : COPY_ROWS);
+        answer(call, copy_can(n) ? file_copy_receive(n->copy, &a) : COPY_ROWS);
         node_settle(n);
     } else if (!n->copy) {
         (void)err_set(&e, ERR_NOT_FOUND, "no copies of shard %" PRIu32 " are made here", a.shard);
         rpc_fail(call, &e);
     } else {
-        copy_give(n->copy, call, &a);
+        file_copy_send(n->copy, call, &a);
     }
 }

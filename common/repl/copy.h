@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy.h: sends a database to another replica as files: copy_give.c is the sending end, copy_take.c
- * the receiving one. README.md, "A copy", describes both and says why.
+ * copy.h: sends a database to another replica as files: file_copy_send.c is the sending end,
+ * file_copy_receive.c the receiving one. README.md, "A copy", describes both and says why.
  *
  * Thread: the loop's.
  */

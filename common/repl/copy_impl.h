@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_impl.h: what copy_give.c and copy_take.c share. No other file includes it.
+ * copy_impl.h: what file_copy_send.c and file_copy_receive.c share. No other file includes it.
  */
 #ifndef COMMON_REPL_COPY_IMPL_H
 #define COMMON_REPL_COPY_IMPL_H
@@ -57,18 +57,18 @@ static inline bool copy_can(const struct repl_node *n)
     return n->copy && kv_has_files(n->o.db) && n->o.copied;
 }
 
-/* copy_give.c */
+/* file_copy_send.c */
 void copy_give_open(struct repl_copy *c);
 void copy_give_tick(struct repl_copy *c);
 void copy_give_stop(struct repl_copy *c);
 void copy_give_free(struct repl_copy *c);
-void copy_give(struct repl_copy *c, struct rpc_call *call, const struct copy_ask *a);
-/* copy_take.c */
+void file_copy_send(struct repl_copy *c, struct rpc_call *call, const struct copy_ask *a);
+/* file_copy_receive.c */
 void copy_take_open(struct repl_copy *c);
 void copy_take_tick(struct repl_copy *c);
 void copy_take_stop(struct repl_copy *c);
 void copy_take_free(struct repl_copy *c);
 /* Answers an offer. */
-enum copy_state copy_take(struct repl_copy *c, const struct copy_ask *a);
+enum copy_state file_copy_receive(struct repl_copy *c, const struct copy_ask *a);
 
 #endif

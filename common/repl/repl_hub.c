@@ -51,7 +51,7 @@ static bool takes(const struct repl_node *n)
     return n && !n->failed && !replica_state(n->r).silent;
 }
 
-bool hub_heeds(const struct repl_hub *h, const struct repl_node *n, uint64_t term, uint64_t known)
+bool hub_accepts(const struct repl_hub *h, const struct repl_node *n, uint64_t term, uint64_t known)
 {
     struct repl_known k;
 
@@ -93,7 +93,7 @@ static void take(struct repl_hub *h, struct repl_node *n, const struct repl_msg 
 {
     bool asks = m->kind == REPL_PREPARE || m->kind == REPL_APPEND;
 
-    if (asks && (is_anothers(n, m) || !hub_heeds(h, n, m->term, m->known_term)))
+    if (asks && (is_anothers(n, m) || !hub_accepts(h, n, m->term, m->known_term)))
         refuse_term(h, n, m);
     else
         node_message(n, m);

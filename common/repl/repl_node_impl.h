@@ -197,7 +197,8 @@ struct repl_node *repl_hub_node(struct repl_hub *h, uint32_t shard);  /* NULL: n
 /* repl_hub.c */
 /* True if this term's leader may be followed (repl_hub_opts.known). `known`: its sender, which does
  * not believe the service either, knows a record of that term; 0: it did not say. */
-bool hub_heeds(const struct repl_hub *h, const struct repl_node *n, uint64_t term, uint64_t known);
+bool hub_accepts(const struct repl_hub *h, const struct repl_node *n, uint64_t term,
+                 uint64_t known);
 void hub_send(struct repl_hub *h, const char *to, const struct repl_msg *m);
 /* repl_node.c */
 void node_fail(struct repl_node *n, const struct err *why);

@@ -343,7 +343,7 @@ static void put_done(void *cookie)
 static bool take_part(struct repl_node *n, const struct snapshot_part *p, bool *ret_ok)
 {
     bool wanted =
-        hub_heeds(n->o.hub, n, p->term, 0) && replica_wants_snapshot(n->r, p->term, p->index);
+        hub_accepts(n->o.hub, n, p->term, 0) && replica_wants_snapshot(n->r, p->term, p->index);
 
     *ret_ok = false;
     if (p->id == n->snap_done) {

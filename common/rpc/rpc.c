@@ -103,7 +103,7 @@ static void end_soon(struct rpc_node *n, struct rpc_out *c, const struct err *e)
 {
     c->err = xmemdup(e, sizeof(*e));
     list_add_tail(&n->ended, &c->link);
-    rpc_soon_kick(n->soon);
+    rpc_deferred_schedule(n->soon);
 }
 
 /* Into the table and onto the link; 0, or why not. */
@@ -428,7 +428,7 @@ int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct er
     n->deadline_at_ns = UINT64_MAX;
     n->deadline = loop_timer_new(o->loop, on_deadline, n);
     n->tick = loop_timer_new(o->loop, on_tick, n);
-    n->soon = rpc_soon_new(o->loop, on_soon, n);
+    n->soon = rpc_deferred_new(o->loop, on_soon, n);
     n->ticked_ns = rpc_node_now(n);
     o->net->nodes++;
     list_add_tail(&o->net->all, &n->of_net);
@@ -467,7 +467,7 @@ void rpc_node_free(struct rpc_node *n)
         n->port->ops->close(n->port);
     loop_timer_free(n->tick);
     loop_timer_free(n->deadline);
-    rpc_soon_free(n->soon);
+    rpc_deferred_free(n->soon);
     rpc_table_free(n->calls);
     map_str_free(n->by_addr);
     vec_free(&n->by_token);

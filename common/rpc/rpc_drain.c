@@ -39,7 +39,7 @@ void rpc_drain_on_ack(struct rpc_peer *p, const struct rpc_msg *m)
     if (m->id < RPC_LANES)
         p->fins_left &= (uint8_t) ~(1u << m->id);
     if (p->node->drain == RPC_SAYING_FIN)
-        rpc_soon_kick(p->node->soon);
+        rpc_deferred_schedule(p->node->soon);
 }
 
 static bool all_echoed(const struct rpc_node *n)
@@ -96,5 +96,5 @@ void rpc_node_drain(struct rpc_node *n, void (*done)(void *cookie), void *cookie
     n->drain = RPC_DRAINING;
     n->drain_done = done;
     n->drain_cookie = cookie;
-    rpc_soon_kick(n->soon);
+    rpc_deferred_schedule(n->soon);
 }

@@ -10,7 +10,7 @@
  * Lanes: a large message occupies its pipe for as long as it takes, so pings and small requests
  * have a pipe of their own. The lane is chosen by size before compression; within a lane messages
  * go in order. A message gets its number when its first chunk goes, so numbers are in use for the
- * time of the transmission only (the window of rpc_source.c).
+ * time of the transmission only (the window of rpc_reassembly.c).
  *
  * Bounds: bytes waiting per lane <= queue_max for requests and replies, and QUEUE_RESERVE more for
  * what keeps the link alive (pings, errors, cancels, fins). At most one ping waits: a peer that is
@@ -33,7 +33,7 @@
 #include "common/rpc/rpc_guard.h"
 #include "common/rpc/rpc_net.h"
 #include "common/rpc/rpc_pack.h"
-#include "common/rpc/rpc_source.h"
+#include "common/rpc/rpc_reassembly.h"
 
 enum { LANE_SMALL_MAX = 32 * 1024, QUEUE_RESERVE = 1 << 20, MSG_OVERHEAD = 256 };
 enum { SEAL_BLINDLY = 4096 }; /* bytes; sealing more costs more than asking for room */
@@ -56,7 +56,7 @@ struct framed_port {
     char listen[RPC_ADDR_MAX + 1], advertise[RPC_ADDR_MAX + 1];
     struct rpc_metrics *metrics; /* borrowed from net */
     struct rpc_ear *ear;
-    struct rpc_sources *sources;
+    struct rpc_reassembly *sources;
     struct rpc_pack *pack_out, *pack_in;
     struct rpc_guard *guard; /* owned; NULL: frames are not sealed */
     bool plain_taken;        /* no guard, or keys are optional */
@@ -481,7 +481,7 @@ static enum rpc_drop port_parse(struct framed_port *p, struct str bytes, struct 
         return RPC_DROP_KEY;
     why = rpc_guard_open(p->guard, bytes, &bytes, ret_seal);
     if (why == RPC_DROP_NONE && rpc_frame_parse_bare(bytes, min, max, ret, &why, &e) == 0)
-        why = rpc_guard_judge(p->guard, ret_seal, ret);
+        why = rpc_guard_check(p->guard, ret_seal, ret);
     return why;
 }
 
@@ -545,7 +545,7 @@ static bool port_on_frame(void *cookie, struct str bytes)
         return false;
     }
     why = f.to_epoch && f.to_epoch != p->o.epoch ? RPC_DROP_EPOCH
-                                                 : rpc_sources_take(p->sources, &f, now_ns, &m);
+                                                 : rpc_reassembly_add(p->sources, &f, now_ns, &m);
     if (why != RPC_DROP_NONE) {
         m = rpc_msg_of_frame(&f, now_ns);
         port_refuse(p, m, why);
@@ -568,7 +568,7 @@ static void framed_close(struct rpc_port *port)
         p->pipes->ear_close(p->ear);
     rpc_pack_free(p->pack_in);
     rpc_pack_free(p->pack_out);
-    rpc_sources_free(p->sources);
+    rpc_reassembly_free(p->sources);
     rpc_guard_free(p->guard);
     xfree(p);
 }
@@ -576,7 +576,7 @@ static void framed_close(struct rpc_port *port)
 static void framed_tick(struct rpc_port *port)
 {
     struct framed_port *p = container_of(port, struct framed_port, port);
-    size_t expired = rpc_sources_tick(p->sources, port_now(p));
+    size_t expired = rpc_reassembly_tick(p->sources, port_now(p));
 
     for (size_t i = 0; i < expired; i++)
         rpc_metrics_drop(p->metrics, RPC_DROP_INCOMPLETE);
@@ -627,7 +627,7 @@ int rpc_framed_open(const struct rpc_pipe_ops *pipes, bool zstd, const struct rp
             .epoch = o->epoch,
             .frames_max = o->net->keys_frames_max,
         });
-    p->sources = rpc_sources_new(o->message_max, o->assembly_max);
+    p->sources = rpc_reassembly_new(o->message_max, o->assembly_max);
     p->pack_out = rpc_pack_new(o->loop, o->pool, on_packed, p);
     p->pack_in = rpc_pack_new(o->loop, o->pool, on_unpacked, p);
     if (pipes->ear_open(o->net, o->loop, p->listen, port_on_frame, p, &p->ear, e)) {

@@ -462,7 +462,7 @@ static bool agrees(const struct rpc_guard *g, const struct rpc_seal *s, const st
     return in_session && str_eq(f->addr, str_c(in_session->owner->addr));
 }
 
-enum rpc_drop rpc_guard_judge(const struct rpc_guard *g, const struct rpc_seal *s,
+enum rpc_drop rpc_guard_check(const struct rpc_guard *g, const struct rpc_seal *s,
                               const struct rpc_frame *f)
 {
     if (!agrees(g, s, f))

@@ -51,7 +51,7 @@ enum rpc_drop rpc_guard_open(struct rpc_guard *g, struct str in, struct str *ret
                              struct rpc_seal *ret_seal);
 /* The opened frame must agree with its envelope, else RPC_DROP_FORGED; and a pong must be for this
  * process, else RPC_DROP_EPOCH. */
-enum rpc_drop rpc_guard_judge(const struct rpc_guard *g, const struct rpc_seal *s,
+enum rpc_drop rpc_guard_check(const struct rpc_guard *g, const struct rpc_seal *s,
                               const struct rpc_frame *f);
 
 #endif

@@ -14,8 +14,8 @@
  */
 #include "common/base/map.h"
 #include "common/base/mem.h"
+#include "common/rpc/rpc_deferred.h"
 #include "common/rpc/rpc_net.h"
-#include "common/rpc/rpc_soon.h"
 #include "common/rpc/rpc_wire.h"
 
 enum { MESSAGES_PER_ROUND = 64, QUEUE_RESERVE = 1 << 20, MSG_OVERHEAD = 256 };
@@ -46,7 +46,7 @@ struct inproc_port {
     char advertise[RPC_ADDR_MAX + 1];
     struct rpc_metrics *metrics;
     struct box *box;
-    struct rpc_soon *soon;
+    struct rpc_deferred *soon;
 };
 
 struct inproc_link {
@@ -141,7 +141,7 @@ static void port_deliver(void *cookie)
         }
     }
     if (!list_empty(&p->box->items))
-        rpc_soon_kick(p->soon);
+        rpc_deferred_schedule(p->soon);
 }
 
 static void inproc_close(struct rpc_port *port)
@@ -152,7 +152,7 @@ static void inproc_close(struct rpc_port *port)
         rpc_msg_free(item_take(container_of(it, struct item, link)));
     p->box->port = NULL;
     box_put(p->box);
-    rpc_soon_free(p->soon);
+    rpc_deferred_free(p->soon);
     xfree(p);
 }
 
@@ -188,10 +188,10 @@ static int inproc_open(const struct rpc_wire_opts *o, struct rpc_port **ret, str
     memcpy(p->advertise, o->advertise, strlen(o->advertise));
     p->metrics = rpc_net_metrics(o->net);
     p->box = b;
-    p->soon = rpc_soon_new(o->loop, port_deliver, p);
+    p->soon = rpc_deferred_new(o->loop, port_deliver, p);
     b->port = p;
     if (!list_empty(&b->items))
-        rpc_soon_kick(p->soon);
+        rpc_deferred_schedule(p->soon);
     *ret = &p->port;
     return 0;
 }
@@ -286,7 +286,7 @@ static int inproc_link_send(struct rpc_link *link, struct rpc_msg *m, struct err
     l->bytes += charged;
     list_add_tail(&l->box->items, &i->link);
     if (l->box->port)
-        rpc_soon_kick(l->box->port->soon);
+        rpc_deferred_schedule(l->box->port->soon);
     return 0;
 }
 

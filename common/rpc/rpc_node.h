@@ -11,8 +11,8 @@
 #include "common/base/prng.h"
 #include "common/base/vec.h"
 #include "common/rpc/rpc.h"
+#include "common/rpc/rpc_deferred.h"
 #include "common/rpc/rpc_net.h"
-#include "common/rpc/rpc_soon.h"
 #include "common/rpc/rpc_table.h"
 #include "common/rpc/rpc_wire.h"
 
@@ -93,7 +93,7 @@ struct rpc_node {
     struct list ending; /* those of this round: a done function may cancel them still */
     struct timer *deadline;
     uint64_t deadline_at_ns; /* what the timer is set to; UINT64_MAX: not */
-    struct rpc_soon *soon;
+    struct rpc_deferred *soon;
 
     struct {
         rpc_serve_fn fn;

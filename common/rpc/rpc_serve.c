@@ -58,7 +58,7 @@ static void call_free(struct rpc_call *c)
         n->serving_bytes -= c->payload.len;
         c->peer->serving--;
         if (n->drain != RPC_SERVING)
-            rpc_soon_kick(n->soon);
+            rpc_deferred_schedule(n->soon);
     }
     buf_deinit(&c->payload);
     c->magic = 0;

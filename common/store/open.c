@@ -397,18 +397,18 @@ static void resize_dicts(struct store *s)
 
 void store_shrink(struct store *s, unsigned percent)
 {
-    if (!gate_enter(s->gate, false))
+    if (!reader_gate_enter(s->gate, false))
         return; /* being opened again: with full caches, until the next change */
     atomic_store(&s->shrunk_to, percent);
     resize_dicts(s);
     if (s->o.cache_bytes)
         kv_cache_resize(s->kv, s->o.cache_bytes / 100 * percent);
-    gate_leave(s->gate);
+    reader_gate_leave(s->gate);
 }
 
 void store_share(struct store *s, const struct store_shares *to)
 {
-    if (!gate_enter(s->gate, false))
+    if (!reader_gate_enter(s->gate, false))
         return;
     atomic_store(&s->share_dicts, to->dict_bytes);
     atomic_store(&s->share_names, to->names_bytes);
@@ -416,15 +416,15 @@ void store_share(struct store *s, const struct store_shares *to)
     atomic_store(&s->share_stage, to->stage_bytes);
     atomic_store(&s->share_hot, to->hot_bytes);
     hot_resize(s->hot, to->hot_bytes);
-    gate_leave(s->gate);
+    reader_gate_leave(s->gate);
 }
 
 void store_shares(const struct store *s, struct store_shares *ret)
 {
     *ret = (struct store_shares){ 0 };
-    if (!gate_enter(s->gate, false))
+    if (!reader_gate_enter(s->gate, false))
         return;
     *ret = (struct store_shares){ atomic_load(&s->share_dicts), atomic_load(&s->share_names),
                                   atomic_load(&s->share_hot), atomic_load(&s->share_stage) };
-    gate_leave(s->gate);
+    reader_gate_leave(s->gate);
 }

@@ -8,7 +8,7 @@ void budget_init(struct budget *b, size_t max)
     b->max = max;
 }
 
-bool budget_take(struct budget *b, size_t n)
+bool budget_reserve(struct budget *b, size_t n)
 {
     size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
     size_t max = atomic_load_explicit(&b->max, memory_order_relaxed);
@@ -27,7 +27,7 @@ bool budget_take(struct budget *b, size_t n)
     return true;
 }
 
-void budget_give(struct budget *b, size_t n)
+void budget_release(struct budget *b, size_t n)
 {
     size_t before = atomic_fetch_sub_explicit(&b->used, n, memory_order_relaxed);
 

@@ -16,7 +16,7 @@ struct budget {
     _Atomic size_t max; /* may change: what is held over it is only given back */
 };
 void budget_init(struct budget *b, size_t max);
-bool budget_take(struct budget *b, size_t n) NODISCARD; /* false: nothing taken */
-void budget_give(struct budget *b, size_t n);
+bool budget_reserve(struct budget *b, size_t n) NODISCARD; /* false: nothing taken */
+void budget_release(struct budget *b, size_t n);
 
 #endif

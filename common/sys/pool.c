@@ -96,7 +96,7 @@ struct pool {
     uint32_t threads_len;
     uint32_t slots, cores;
     uint32_t running, paused; /* jobs */
-    uint32_t nobodys;         /* of the running ones */
+    uint32_t untenanted;      /* of the running ones */
     bool sliced;
     uint64_t slice_us;
     atomic_bool wanted; /* another job may want a place; read without the lock */
@@ -210,7 +210,7 @@ static bool take_nobodys(struct pool *p, struct job *ret)
     if (p->len == 0)
         p->head = 0; /* else the ring would in time touch all of its slots */
     p->fair_turn = true;
-    p->nobodys++;
+    p->untenanted++;
     count_turn(p, ret);
     return true;
 }
@@ -236,7 +236,7 @@ static bool must_pause(const struct pool *p, const struct worker *w, uint64_t ra
     if (p->stopping || p->paused >= p->slots)
         return false;
     if (p->running > p->cores)
-        return p->nobodys > 0 || fair_ahead(p->fair, i, ran_us, true);
+        return p->untenanted > 0 || fair_ahead(p->fair, i, ran_us, true);
     return p->len > 0 || fair_ahead(p->fair, i, ran_us, false);
 }
 
@@ -290,7 +290,7 @@ static void run_job(struct pool *p, const struct job *j, struct fair_job *f)
     if (f)
         fair_done(p->fair, &f->item, took + 1);
     else
-        p->nobodys--;
+        p->untenanted--;
     p->running--;
     CHECK(pthread_cond_destroy(&w.resume) == 0);
     xfree(f);

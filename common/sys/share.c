@@ -28,7 +28,7 @@ enum share_result share_take(struct share *s, struct budget *b, size_t own, size
 {
     if (s && share_is_over(s, b, own, n))
         return SHARE_OVER;
-    if (!budget_take(b, n))
+    if (!budget_reserve(b, n))
         return SHARE_FULL;
     if (s)
         share_count(s, n);
@@ -37,7 +37,7 @@ enum share_result share_take(struct share *s, struct budget *b, size_t own, size
 
 void share_give(struct share *s, struct budget *b, size_t n)
 {
-    budget_give(b, n);
+    budget_release(b, n);
     if (s)
         CHECK(atomic_fetch_sub_explicit(&s->held, n, memory_order_relaxed) >= n);
 }

@@ -69,7 +69,7 @@ static void job_end(void *cookie)
         buf_deinit(&job->docs[i].body);
     buf_deinit(&job->out);
     arena_free(job->arena);
-    budget_give(&d->memory, job->reserved);
+    budget_release(&d->memory, job->reserved);
     if (job->tenant)
         tenant_leave(job->tenant);
     job->magic = 0;
@@ -89,7 +89,7 @@ int adhoc_job_take(struct adhoc_job *job, uint64_t bytes, struct err *e)
     size_t half = b->max / 2;
     size_t want = (size_t)MIN(bytes, half > job->reserved ? half - job->reserved : 0);
 
-    if (!budget_take(b, want))
+    if (!budget_reserve(b, want))
         return err_set(e, ERR_BUSY,
                        "pushes in work hold all the memory they may "
                        "(distributor.in_flight_bytes); try again");

@@ -5,7 +5,7 @@
  */
 #include "distributor/api/api_ingest.h"
 
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 #include "distributor/base/left_out.h"
 #include "distributor/base/state.h"
 #include "distributor/formats/formats.h"
@@ -145,7 +145,7 @@ static void say_where(struct http_server *s)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        http_lost_hint(s, rows[i][0], rows[i][1]);
+        http_not_found_hint(s, rows[i][0], rows[i][1]);
 }
 
 void api_ingest_routes(struct distributor *d)

@@ -73,14 +73,14 @@ void intake_add_drops(struct intake *k, const struct push *push)
         any = any || push->drops[i];
         k->drops[i] += push->drops[i];
     }
-    if (any && !k->drops_of[0])
-        (void)snprintf(k->drops_of, sizeof(k->drops_of), "%.*s", STR_ARG(push->service));
+    if (any && !k->drops_service[0])
+        (void)snprintf(k->drops_service, sizeof(k->drops_service), "%.*s", STR_ARG(push->service));
 }
 
 /* Fetched, imported, or sent by an agent that shows no headers: the log says it, too. */
 static void count_drops(struct intake *k)
 {
-    const struct left_out_of of = { k->o.format, k->tenant->name, str_c(k->drops_of) };
+    const struct left_out_of of = { k->o.format, k->tenant->name, str_c(k->drops_service) };
 
     for (enum push_drop i = 0; i < PUSH_DROPS; i++)
         if (k->drops[i])
@@ -434,7 +434,7 @@ static void push_send(void *cookie)
                                   .more = push_late,
                                   .done = push_on_reply,
                                   .cookie = p };
-    if (hedged_call_begin(&p->race, &o, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed,
+    if (hedged_call_begin(&p->race, &o, p->told ? RPC_WRITE_DELTA : RPC_WRITE, &p->packed,
                           &p->err)) {
         struct err why = p->err;
         err_clear(&p->err);

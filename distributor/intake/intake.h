@@ -98,7 +98,7 @@ int intake_error(const struct intake_result *r,
                  void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
                  struct err *e);
 /* Frees the requests that ended and are kept for the next ones. Loop. */
-void intake_spares_free(struct distributor *d);
+void intake_pool_free(struct distributor *d);
 size_t intake_spares_bytes(const struct distributor *d);
 
 #endif

@@ -128,7 +128,7 @@ static uint32_t place_of(const struct intake_push *p, struct str service,
 
 /* A symbol session covers whole pushes of one service to one shard. It is not used if rules left
  * out a part of the push or divided it into several services, or if it goes to several shards. */
-static int known_or_whole(struct intake_push *p, size_t series_before, struct err *e)
+static int expand_unless_single_shard(struct intake_push *p, size_t series_before, struct err *e)
 {
     struct push *push = &p->push;
 
@@ -324,7 +324,7 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
     if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
         return push_full(&p->push, e);
     p->when_ms = placing_when(p->in, &p->push, p->write_base.kind, p->leaves.slots[0]);
-    if (known_or_whole(p, series, e))
+    if (expand_unless_single_shard(p, series, e))
         return e->code;
     return split_places(p, &w, e);
 }
@@ -343,7 +343,7 @@ static void drop_parts(struct intake *k, const struct intake_push *p)
 /* ---- the sink ------------------------------------------------------------------------------- */
 
 /* A symbol session is known to one shard only, so each place of a service has its own. The choice
- * here is a guess, since rules and windows were not applied yet (known_or_whole). */
+ * here is a guess, since rules and windows were not applied yet (expand_unless_single_shard). */
 static struct known *take_known(void *cookie, const struct push *push)
 {
     struct intake_push *p = cookie;

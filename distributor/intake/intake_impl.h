@@ -92,7 +92,7 @@ struct intake {
     size_t holds;               /* bytes of the pushes */
     uint64_t rejected_more;     /* profiles without a row: there are too many */
     uint64_t drops[PUSH_DROPS]; /* of pushes that became empty, and, on the loop, of stored ones */
-    char drops_of[64];          /* the first service of which there are some */
+    char drops_service[64];     /* the first service of which there are some */
     uint64_t decode_ns;
     struct err err; /* code 0: fine */
 };

@@ -47,7 +47,7 @@ void intake_give(struct intake *k)
     struct intake empty = { .arena = k->arena, .spare = k->spare };
 
     if (memory_state(d->ctx->memory) != MEMORY_CALM)
-        intake_spares_free(d); /* only this request is kept */
+        intake_pool_free(d); /* only this request is kept */
     empty.next_spare = d->spares;
     if (d->spares_len >= SPARES_MOST || k->rows.cap > ROWS_MOST || k->pushes.cap > ROWS_MOST ||
         k->open.cap > ROWS_MOST || k->bases.cap > ROWS_MOST) {
@@ -66,7 +66,7 @@ void intake_give(struct intake *k)
     d->spares_len++;
 }
 
-void intake_spares_free(struct distributor *d)
+void intake_pool_free(struct distributor *d)
 {
     struct intake *k;
 

@@ -43,7 +43,7 @@ struct scrape_run {
 void scrape_body_drop(struct scrape *s, struct scrape_body *b)
 {
     buf_deinit(&b->bytes);
-    budget_give(&s->memory, b->charged);
+    budget_release(&s->memory, b->charged);
     b->charged = 0;
 }
 

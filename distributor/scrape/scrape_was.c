@@ -37,7 +37,7 @@ static void keep(void *cookie, const struct scrape_kept *k)
     struct scrape *s = cookie;
     struct scrape_was was = { .id = k->id, .body = { .at_ms = k->at_ms } };
 
-    if (!budget_take(&s->memory, k->bytes.len))
+    if (!budget_reserve(&s->memory, k->bytes.len))
         return;
     was.body.charged = k->bytes.len;
     buf_init(&was.body.bytes, k->bytes.len);

@@ -9,7 +9,7 @@
  */
 #include "ingester/base/options.h"
 
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
 #include "common/store/catalog/group.h"
 
 #define ST struct ingester_conf

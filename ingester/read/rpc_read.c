@@ -196,7 +196,7 @@ static void read_end(struct read *r)
     struct str method = str_c(method_name(r->method));
     double seconds = (double)(clock_mono_ns(in->ctx->env->clock) - r->began_ns) / 1e9;
 
-    budget_give(&in->reads->bytes, r->held);
+    budget_release(&in->reads->bytes, r->held);
     metric_observe(metric_at(in->metrics.read_seconds, &method, 1), seconds);
     if (r->err.code) {
         ingester_refused(&in->metrics, r->err.code);
@@ -284,7 +284,7 @@ static void hold_answer(struct read *r)
 {
     uint64_t answer = r->reach.refused ? 0 : MIN(r->held, r->reply.cap);
 
-    budget_give(&r->in->reads->bytes, r->held - answer);
+    budget_release(&r->in->reads->bytes, r->held - answer);
     r->held = answer;
 }
 
@@ -333,7 +333,7 @@ static bool read_start(struct ingester *in, struct read *r)
     else if (now > r->deadline_ns)
         code = err_set(&r->err, ERR_TIMEOUT, "the query waited %" PRIu64 " ms for its turn",
                        (now - r->began_ns) / 1000000);
-    else if (budget_take(&rs->bytes, r->item.weight))
+    else if (budget_reserve(&rs->bytes, r->item.weight))
         r->held = r->item.weight;
     else if (fair_running(rs->fair) > atomic_load(&rs->far_reads))
         return false;

@@ -70,16 +70,16 @@ void copy_remove_folder(const struct replica_of *r)
 
 static void say_copy(struct replica_of *r, const struct repl_copy_state *st)
 {
-    uint64_t per_s = 0, left = SPEED_NEVER;
-    bool timed = speed_of(&r->copy_speed, &per_s);
+    uint64_t per_s = 0, left = RATE_ESTIMATE_NEVER;
+    bool timed = rate_estimate_of(&r->copy_speed, &per_s);
 
     if (timed && st->total)
-        left = speed_left_s(per_s, st->total - MIN(st->bytes, st->total));
+        left = rate_estimate_left_s(per_s, st->total - MIN(st->bytes, st->total));
     if (st->rows)
         log_info("a copy of the shard comes in, as rows", KV_U64("shard", r->shard),
                  KV_CSTR("from", st->from), KV_U64("bytes", st->bytes),
                  KV_U64("bytes_per_s", per_s));
-    else if (left == SPEED_NEVER)
+    else if (left == RATE_ESTIMATE_NEVER)
         log_info("a copy of the shard comes in", KV_U64("shard", r->shard),
                  KV_CSTR("from", st->from), KV_U64("bytes", st->bytes), KV_U64("of", st->total),
                  KV_U64("bytes_per_s", per_s));
@@ -94,7 +94,7 @@ static void say_log(const struct replica_of *r, const struct replica_state *st)
 {
     uint64_t per_s = 0;
 
-    (void)speed_of(&r->log_speed, &per_s);
+    (void)rate_estimate_of(&r->log_speed, &per_s);
     log_info("a copy of the shard catches up", KV_U64("shard", r->shard),
              KV_U64("entries", st->last_index), KV_U64("of", st->leader_commit),
              KV_U64("entries_per_s", per_s));
@@ -108,10 +108,10 @@ static void look_at(struct replica_of *r, const struct repl_copy_state *copy, ui
     bool far = r->at == AT_FOLLOWING && st.leader_commit > st.last_index + FAR;
 
     if (copy->from)
-        speed_note(&r->copy_speed, now, copy->bytes);
+        rate_estimate_note(&r->copy_speed, now, copy->bytes);
     else
         r->copy_speed.len = 0;
-    speed_note(&r->log_speed, now, st.last_index);
+    rate_estimate_note(&r->log_speed, now, st.last_index);
     if (!copy->from && !far) {
         r->copy_said_ms = now;
         return;
@@ -150,14 +150,14 @@ void copy_report(const struct replica_of *r, struct progress_shard *ret)
     struct repl_copy_state st = repl_node_copy(r->node);
     struct progress_coming *c = &ret->coming;
 
-    ret->timed = speed_of(&r->log_speed, &ret->per_s);
+    ret->timed = rate_estimate_of(&r->log_speed, &ret->per_s);
     ret->why = st.why ? str_c(st.why) : STR_NULL;
     if (!st.from)
         return;
     *c = (struct progress_coming){
         .files = !st.rows, .rows = st.rows, .bytes = st.bytes, .total = st.total
     };
-    c->timed = speed_of(&r->copy_speed, &c->per_s);
+    c->timed = rate_estimate_of(&r->copy_speed, &c->per_s);
 }
 
 void copy_json(const struct replica_of *r, struct json *j)
@@ -176,7 +176,7 @@ void copy_json(const struct replica_of *r, struct json *j)
     json_put_u64(j, "bytes", st.bytes);
     json_put_u64(j, "of", st.total);
     json_put_bool(j, "rows", st.rows);
-    if (st.from && speed_of(&r->copy_speed, &per_s))
+    if (st.from && rate_estimate_of(&r->copy_speed, &per_s))
         json_put_u64(j, "bytesPerSecond", per_s);
     json_put_cstr(j, "why", st.why ? st.why : "");
     json_obj_end(j);

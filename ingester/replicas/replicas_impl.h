@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-#include "common/base/speed.h"
+#include "common/base/rate_estimate.h"
 #include "common/cluster/map/progress.h"
 #include "common/cluster/view/view.h"
 #include "common/repl/repl_node.h"
@@ -49,7 +49,7 @@ struct replica_of { /* one shard */
     uint64_t hung_term;          /* given away in this term since the disk hung */
     bool must_return;            /* its log was gone: until it is a member again */
     uint64_t copy_why;           /* of what was logged last (replicas_copy_scan) */
-    struct speed copy_speed, log_speed;
+    struct rate_estimate copy_speed, log_speed;
     uint64_t copy_said_ms; /* how far it is was logged then */
     uint64_t prefers;      /* times it had another one lead since it served last */
     /* replicas_reclaim.c: bytes of deletes that are purged. */

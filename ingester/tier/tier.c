@@ -13,8 +13,8 @@
  *
  * Before it writes or deletes objects of a shard, it takes a generation (common/cold/generation.h):
  * once as long as no other does, again after a deletion that may still happen. And it looks whether
- * the objects there are the shard's (common/cold/holder.h): in each round, also when nothing is to
- * be done, and again before a moved unit leaves the database and before anything is deleted.
+ * the objects there are the shard's (common/cold/shard_owner.h): in each round, also when nothing
+ * is to be done, and again before a moved unit leaves the database and before anything is deleted.
  *
  * In simulation the thread is a fiber of the loop.
  *
@@ -28,8 +28,8 @@
 #include "common/base/mem.h"
 #include "common/cluster/map/placement_history.h"
 #include "common/cold/backup.h"
+#include "common/cold/conf.h"
 #include "common/cold/offload.h"
-#include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/sys/clock.h"
 #include "common/sys/fiber.h"
@@ -52,7 +52,7 @@ struct tier_shard { /* state of a shard that lasts longer than a round; by place
     int64_t backup_ms; /* wall: of the newest head */
     uint64_t head;
     struct cold_generation generation; /* ours; now 0: none is taken */
-    struct cold_holder holder;         /* which database it is; known with a generation */
+    struct cold_shard_owner holder;    /* which database it is; known with a generation */
     struct backup_sweep *sweep;
 };
 struct tier {
@@ -118,8 +118,8 @@ static int check_place(struct tier *t, struct tier_shard *at, struct kv *kv,
                        const struct cold_claim *claim, struct err *e)
 {
     struct manifest *parts = kv_cold_manifest(kv, NULL);
-    struct cold_holder_terms terms = { claim, parts, t->conf->take_over };
-    int rc = cold_holder_check(t->o, at->number, &at->holder, &terms, e);
+    struct cold_shard_owner_terms terms = { claim, parts, t->conf->take_over };
+    int rc = cold_shard_owner_check(t->o, at->number, &at->holder, &terms, e);
 
     manifest_unref(parts);
     at->held = !rc;
@@ -148,7 +148,7 @@ static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv
 {
     struct env *env = t->in->ctx->env;
     struct cold_generation seen;
-    uint8_t chance[COLD_HOLDER_LEN / 2];
+    uint8_t chance[COLD_SHARD_OWNER_LEN / 2];
 
     if (cold_generation_read(kv, &seen, e))
         return e->code;
@@ -157,7 +157,7 @@ static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv
     at->generation.now = 0;
     at->known = false; /* another one may have written heads */
     env->random(env, chance, sizeof(chance));
-    cold_holder_make(chance, &at->holder);
+    cold_shard_owner_make(chance, &at->holder);
     if (tier_write_generation(&t->land, s, kv, cold_generation_of_head(at->head), &at->holder,
                               &at->generation, e))
         return e->code;
@@ -234,7 +234,7 @@ static void look_at_place(struct tier *t, struct tier_shard *at)
 {
     struct err e = { 0 };
     struct shard *s = shards_get(t->in->shards, at->number, &e);
-    struct cold_holder said;
+    struct cold_shard_owner said;
     struct cold_claim claim;
 
     if (!s)
@@ -244,7 +244,7 @@ static void look_at_place(struct tier *t, struct tier_shard *at)
     int rc = cold_claim_read(kv, &claim, &e);
 
     if (!rc)
-        rc = cold_holder_read(kv, &said, &e);
+        rc = cold_shard_owner_read(kv, &said, &e);
     if (!rc && claim.held && said.id[0]) {
         at->holder = said;
         rc = check_place(t, at, kv, &claim, &e);
@@ -526,7 +526,7 @@ static int open_place(struct tier *t, const atomic_bool *stop, struct object_sto
 
     if (ctx->objects)
         return ctx->objects->open(ctx->objects, ret, e);
-    return cold_place_open(t->conf, ctx->env, stop, ret, e);
+    return cold_conf_open(t->conf, ctx->env, stop, ret, e);
 }
 
 static void run(void *cookie)

@@ -26,7 +26,8 @@ void tier_health_deinit(struct tier_health *h);
 #define TIER_HEALTH_MS 20000
 NODISCARD int tier_health_look(struct tier_health *h, struct object_store *o,
                                const struct clock *clock, struct err *e);
-/* What a round met: another database holds objects (common/cold/holder.h); code 0: none does. The
+/* What a round met: another database holds objects (common/cold/shard_owner.h); code 0: none does.
+   The
  * cold thread. */
 void tier_health_refused(struct tier_health *h, const struct object_store *o,
                          const struct err *why);

@@ -18,7 +18,7 @@ struct landing {
     enum land_kind kind;
     struct kv *kv;
     uint64_t over; /* TAKE */
-    struct cold_holder *holder;
+    struct cold_shard_owner *holder;
     uint64_t generation; /* CLAIM, PROVE, MOVE: ours */
     struct kv_batch *batch;
     struct cold_generation now;
@@ -53,14 +53,14 @@ static bool is_ours(struct landing *l)
 /* Which database it is: as it says itself, from now on if it did not yet. */
 static bool say_holder(struct landing *l)
 {
-    struct cold_holder said;
+    struct cold_shard_owner said;
 
-    if (cold_holder_read(l->kv, &said, &l->err))
+    if (cold_shard_owner_read(l->kv, &said, &l->err))
         return false;
     if (said.id[0])
         *l->holder = said;
     else
-        cold_holder_put(l->holder, l->batch);
+        cold_shard_owner_put(l->holder, l->batch);
     return true;
 }
 
@@ -127,7 +127,8 @@ static int land(struct tier_write *t, struct shard *s, struct landing *l, struct
 }
 
 int tier_write_generation(struct tier_write *t, struct shard *s, struct kv *kv, uint64_t over,
-                          struct cold_holder *holder, struct cold_generation *ret, struct err *e)
+                          struct cold_shard_owner *holder, struct cold_generation *ret,
+                          struct err *e)
 {
     struct landing l = {
         .kind = LAND_TAKE, .kv = kv, .over = over, .holder = holder, .batch = kv_batch_new()

@@ -7,8 +7,8 @@
 #define INGESTER_TIER_TIER_WRITE_H
 
 #include "common/cold/generation.h"
-#include "common/cold/holder.h"
 #include "common/cold/kv_cold.h"
+#include "common/cold/shard_owner.h"
 #include "common/sys/thread.h"
 #include "ingester/shard/shard.h"
 
@@ -27,7 +27,7 @@ void tier_write_deinit(struct tier_write *l);
 /* A new generation, above `over`. *holder, of chance, becomes what the database is, if it is not
  * said there yet; else what is said. */
 NODISCARD int tier_write_generation(struct tier_write *l, struct shard *s, struct kv *kv,
-                                    uint64_t over, struct cold_holder *holder,
+                                    uint64_t over, struct cold_shard_owner *holder,
                                     struct cold_generation *ret, struct err *e);
 /* The database knows from now on that it holds the objects there; ERR_CONFLICT as below. */
 NODISCARD int tier_write_claim(struct tier_write *l, struct shard *s, struct kv *kv,

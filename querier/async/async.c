@@ -85,7 +85,7 @@ static void drop(struct asyncs *s, struct async_entry **at)
         s->last = at;
     s->len--;
     s->held -= x->held;
-    budget_give(&s->qr->bytes, x->held);
+    budget_release(&s->qr->bytes, x->held);
     buf_deinit(&x->result);
     xfree(x->tenant);
     xfree(x->owner);
@@ -441,7 +441,7 @@ static bool make_room(struct asyncs *s, size_t bytes)
     while (s->held + bytes > b->max / 4)
         if (!drop_one(s))
             return false;
-    while (!budget_take(b, bytes))
+    while (!budget_reserve(b, bytes))
         if (!drop_one(s))
             return false;
     s->held += bytes;

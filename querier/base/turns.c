@@ -260,7 +260,7 @@ void turn_leave(struct turns *t, struct turn *n, uint64_t took_us)
 
 NODISCARD int turn_bytes_take(struct turn *n, size_t bytes, struct err *e)
 {
-    if (budget_take(&n->tenant->bytes, bytes))
+    if (budget_reserve(&n->tenant->bytes, bytes))
         return 0;
     return err_set(e, ERR_RATE,
                    "running queries of tenant %.*s use all of its %zu MiB of memory "
@@ -271,7 +271,7 @@ NODISCARD int turn_bytes_take(struct turn *n, size_t bytes, struct err *e)
 
 void turn_bytes_give(struct turn *n, size_t bytes)
 {
-    budget_give(&n->tenant->bytes, bytes);
+    budget_release(&n->tenant->bytes, bytes);
 }
 
 const struct turn_limits *turn_limits_of(const struct turn *n)

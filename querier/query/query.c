@@ -206,7 +206,7 @@ static int on_fanout_take(void *cookie, size_t bytes, struct err *e)
 static bool may_begin_again(const struct query *q)
 {
     return q->http && q->map && !q->acted && !q->async_ask && !q->stream.next &&
-           q->agains < AGAIN_MAX;
+           q->map_retries < AGAIN_MAX;
 }
 
 static int query_plan(struct query *q, struct err *e);
@@ -238,7 +238,7 @@ static void query_begin_again(struct query *q)
     q->collectors = 0;
     q->collectors_apart = 0;
     q->bounds_start_ms = q->bounds_end_ms = 0;
-    q->agains++;
+    q->map_retries++;
     metric_add(q->qr->metrics.again, 1);
     err_clear(&q->err);
     if (query_plan(q, &q->err))
@@ -263,7 +263,8 @@ static void on_look(void *cookie)
     loop_timer_free(q->wait);
     q->wait = NULL;
     if (newer || q->allow_partial) {
-        q->agains = newer ? q->agains : AGAIN_MAX; /* without those who refuse, for the last time */
+        q->map_retries = newer ? q->map_retries : AGAIN_MAX; /* without those who refuse, for the
+        last time */
         query_begin_again(q);
         return;
     }

@@ -80,7 +80,7 @@ struct query {
     bool allow_partial;
     bool acted;                    /* something was asked that may change something: not again */
     bool looks;                    /* for a newer map, by `wait` */
-    unsigned agains;               /* how often it was begun again */
+    unsigned map_retries;          /* how often it was begun again */
     uint64_t looks_ns;             /* since */
     struct fanout_missing missing; /* missing > 0: the answer is partial */
     atomic_bool cancel;            /* set on the loop, polled by steps */

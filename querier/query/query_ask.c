@@ -25,7 +25,7 @@ NODISCARD int query_take(struct query *q, size_t n, struct err *e)
                        q->qr->query_bytes_max / MIB);
     if (turn_bytes_take(&q->turn, n, e))
         return e->code;
-    if (!budget_take(&q->qr->bytes, n)) {
+    if (!budget_reserve(&q->qr->bytes, n)) {
         turn_bytes_give(&q->turn, n);
         return err_set(e, ERR_BUSY, "running queries use all of their %zu MiB of memory",
                        q->qr->bytes.max / MIB);
@@ -38,7 +38,7 @@ void query_give(struct query *q, size_t n)
 {
     CHECK(n <= q->held);
     turn_bytes_give(&q->turn, n);
-    budget_give(&q->qr->bytes, n);
+    budget_release(&q->qr->bytes, n);
     q->held -= n;
 }
 

@@ -9,7 +9,7 @@
 #include "querier/ui/ui.h"
 
 #include "common/base/mem.h"
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 
 /* assets.S */
 extern const char ui_assets_index[], ui_assets_index_end[], ui_assets_data[], ui_assets_data_end[];
@@ -141,7 +141,7 @@ static void on_get(struct http_req *r)
         reply_asset(r, a);
         return;
     }
-    http_reply_lost(r);
+    http_reply_not_found(r);
 }
 
 void ui_route(struct ui *u, struct http_server *s)

@@ -15,7 +15,7 @@
 #include "common/base/prng.h"
 #include "common/base/wr.h"
 #include "common/repl/copy_in.h"
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 #include "common/repl/repl_node.h"
 #include "tests/lib/net/rpc_bed.h"
 #include "tests/lib/store/kv_dir.h"

@@ -83,7 +83,7 @@ static void call_free(struct http_call *k)
     curl_slist_free_all(k->headers);
     buf_deinit(&k->reply.body);
     if (k->budget && k->reply.charged)
-        budget_give(k->budget, k->reply.charged);
+        budget_release(k->budget, k->reply.charged);
     xfree(k->request_body);
     k->magic = 0;
     xfree(k);
@@ -147,7 +147,7 @@ static bool charge(struct http_call *k, size_t need)
 
     if (!k->budget || need <= k->reply.charged)
         return true;
-    if (!budget_take(k->budget, step))
+    if (!budget_reserve(k->budget, step))
         return false;
     k->reply.charged += step;
     return true;
@@ -427,7 +427,7 @@ void http_multi_free(struct http_multi *c)
     /* The ends run later, when the budgets of the owner may be gone. */
     for (struct http_call *k = c->open; k; k = k->next) {
         if (k->budget && k->reply.charged)
-            budget_give(k->budget, k->reply.charged);
+            budget_release(k->budget, k->reply.charged);
         k->budget = NULL;
     }
     (void)curl_multi_cleanup(c->multi);

@@ -117,7 +117,7 @@ static void queue_tail(struct http1 *c)
     if (c->tail.len == 0)
         return;
     own.max = SIZE_MAX;
-    budget_give(c->conn.server->o.in_flight, c->tail.cap);
+    budget_release(c->conn.server->o.in_flight, c->tail.cap);
     c->tail = (struct cbuf){ 0 };
     outq_body(&c->out, buf_str(&own), &own);
     buf_deinit(&own);

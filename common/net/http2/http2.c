@@ -47,7 +47,7 @@ struct http2_stream *http2_stream_new(struct http2 *c, int32_t id)
 {
     struct http2_stream *s;
 
-    if (!budget_take(c->conn.server->o.in_flight, HTTP2_STREAM_COST))
+    if (!budget_reserve(c->conn.server->o.in_flight, HTTP2_STREAM_COST))
         return NULL;
     s = XNEW(struct http2_stream);
     s->conn = c;
@@ -68,7 +68,7 @@ void http2_stream_free(struct http2_stream *s)
     struct budget *g = c->conn.server->o.in_flight;
 
     CHECK(s->dead && !s->x);
-    budget_give(g, HTTP2_STREAM_COST + s->charged);
+    budget_release(g, HTTP2_STREAM_COST + s->charged);
     cbuf_free(&s->tail, g);
     buf_deinit(&s->own);
     buf_deinit(&s->trailer_text);
@@ -202,7 +202,7 @@ static void linger(struct http2 *c)
         nghttp2_session_want_write(c->session))
         return;
     c->lingering = true;
-    c->phase_due = http2_due_in(c, HTTP2_LINGER_MS);
+    c->phase_due = http2_timer_in(c, HTTP2_LINGER_MS);
     c->stream->ops->shut(c->stream);
 }
 
@@ -212,7 +212,7 @@ static void drain(struct http2 *c)
     if (!c->conn.server->draining || c->closing || c->lingering)
         return;
     if (!c->goaway && !c->goaway_due) {
-        c->goaway_due = http2_due_in(c, HTTP_DRAIN_IDLE_MS);
+        c->goaway_due = http2_timer_in(c, HTTP_DRAIN_IDLE_MS);
         (void)nghttp2_submit_shutdown_notice(c->session);
     }
     if (!c->goaway && http_server_now_ms(c->conn.server) < c->goaway_due)
@@ -267,7 +267,7 @@ static void http2_run(struct http2 *c, struct str bytes)
     drain(c);
     write_output(c);
     if (c->out.frozen && !was_under_way && !c->closing) {
-        c->write_due = http2_due_in(c, c->conn.server->o.write_ms);
+        c->write_due = http2_timer_in(c, c->conn.server->o.write_ms);
         c->unsent_mark = c->stream->ops->unsent(c->stream);
     }
     drain(c); /* the last stream may just have ended */
@@ -379,7 +379,7 @@ void http2_open(struct http_server *s, struct stream *stream, struct str first)
     http_server_add(s, &c->conn);
     c->resets = (struct http2_bucket){ HTTP2_RESETS_BURST, http_server_now_ms(s) };
     c->idle_frames = (struct http2_bucket){ HTTP2_IDLE_FRAMES, http_server_now_ms(s) };
-    c->phase_due = http2_due_in(c, s->o.head_ms);
+    c->phase_due = http2_timer_in(c, s->o.head_ms);
     open_session(c);
     http2_run(c, first);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * http2_conn.h: one HTTP/2 connection, for the files that make it up: http2.c (events, the run that
- * moves bytes, the end), http2_due.c (deadlines), http2_in.c (what frames mean), http2_out.c (what
- * goes out).
+ * moves bytes, the end), http2_timer.c (deadlines), http2_in.c (what frames mean), http2_out.c
+ * (what goes out).
  */
 #ifndef COMMON_NET_HTTP2_HTTP2_CONN_H
 #define COMMON_NET_HTTP2_HTTP2_CONN_H
@@ -104,8 +104,8 @@ void http2_stream_free(struct http2_stream *s);
 /* Resets it, and notifies its handler, if one runs, that the client is gone. */
 void http2_reset(struct http2_stream *s, uint32_t error_code);
 
-/* ---- http2_due.c */
-uint64_t http2_due_in(const struct http2 *c, uint32_t ms);
+/* ---- http2_timer.c */
+uint64_t http2_timer_in(const struct http2 *c, uint32_t ms);
 /* One token; false if none is left. */
 bool http2_bucket_take(struct http2_bucket *b, uint64_t now_ms, uint32_t max, uint32_t rate);
 void http2_set_deadline(struct http2 *c);

@@ -273,7 +273,7 @@ static void take_head(struct http2_stream *s, bool last)
     bool expects = h->expect_continue && !last;
     if (!http_xchg_begin(s->x, h))
         return;
-    s->body_due = http2_due_in(c, s->x->route->stream ? server->o.idle_ms : server->o.body_ms);
+    s->body_due = http2_timer_in(c, s->x->route->stream ? server->o.idle_ms : server->o.body_ms);
     if (expects)
         go_ahead(s);
     if (s->x->route->stream)

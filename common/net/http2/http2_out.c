@@ -60,7 +60,7 @@ static void drop_own(struct http2_stream *s)
 {
     s->bytes = STR_NULL;
     buf_deinit(&s->own);
-    budget_give(s->conn->conn.server->o.in_flight, s->charged);
+    budget_release(s->conn->conn.server->o.in_flight, s->charged);
     s->charged = 0;
 }
 
@@ -123,7 +123,7 @@ static void resume(struct http2_stream *s)
 static void begin_wait(struct http2_stream *s)
 {
     s->sent_mark = s->sent;
-    s->write_due = http2_due_in(s->conn, s->conn->conn.server->o.write_ms);
+    s->write_due = http2_timer_in(s->conn, s->conn->conn.server->o.write_ms);
 }
 
 static void submit_head(struct http2_stream *s, const struct http_answer *a, bool body)
@@ -186,7 +186,7 @@ static bool keep_body(struct http2_stream *s, const struct http_answer *a)
 {
     struct budget *g = s->conn->conn.server->o.in_flight;
 
-    if (a->own && budget_take(g, a->own->cap))
+    if (a->own && budget_reserve(g, a->own->cap))
         s->charged = a->own->cap;
     else if (a->own && a->body.len > UNCHARGED_MAX)
         return false;

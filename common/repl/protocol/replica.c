@@ -86,8 +86,8 @@ static void set_reply(struct pending *p, const struct repl_msg *reply, const cha
     memcpy(p->to, to, sizeof(p->to));
 }
 
-void replica_note_append(struct replica *r, struct repl_entry *const *entries, size_t n,
-                         bool own_promise, const struct repl_msg *reply, const char *to)
+void replica_submit_append(struct replica *r, struct repl_entry *const *entries, size_t n,
+                           bool own_promise, const struct repl_msg *reply, const char *to)
 {
     struct pending p = { .own_promise = own_promise, .msg.term = r->promised };
 
@@ -110,7 +110,7 @@ void replica_note_append(struct replica *r, struct repl_entry *const *entries, s
         r->o.io.log_hard(r->o.io.cookie, r->promised, r->commit, r->seq);
 }
 
-void replica_tell_commit(struct replica *r)
+void replica_deliver_commit(struct replica *r)
 {
     uint64_t upto = MIN(r->commit, r->durable);
 
@@ -136,7 +136,7 @@ void replica_log_done(struct replica *r, uint64_t seq)
         return;
     r->pending.len -= n;
     memmove(r->pending.ptr, r->pending.ptr + n, r->pending.len * sizeof(*r->pending.ptr));
-    replica_tell_commit(r);
+    replica_deliver_commit(r);
     if (r->role == REPLICA_PREPARING && !r->opened)
         replica_quorum(r);
     replica_advance(r);
@@ -200,7 +200,7 @@ static void on_prepare(struct replica *r, const struct repl_msg *m)
     if (replica_mutant(r, MUTANT_PROMISE_NOT_STORED))
         r->o.io.send(r->o.io.cookie, m->from, &reply);
     else
-        replica_note_append(r, NULL, 0, false, &reply, m->from);
+        replica_submit_append(r, NULL, 0, false, &reply, m->from);
 }
 
 /* The next index to try when the log differs at `prev`: before the run of the term at `prev`. */
@@ -216,7 +216,7 @@ static uint64_t hint_before(const struct replica *r, uint64_t prev)
     return MAX(from ? from - 1 : 0, r->commit);
 }
 
-bool replica_take(struct replica *r, const struct repl_msg *m, uint64_t *hint)
+bool replica_accept_entries(struct replica *r, const struct repl_msg *m, uint64_t *hint)
 {
     struct repl_entry *const *x = m->entries;
     size_t n = m->entries_len;
@@ -249,7 +249,7 @@ bool replica_take(struct replica *r, const struct repl_msg *m, uint64_t *hint)
     if (n && (*x)->index <= r->commit && !r->o.mutants)
         return false; /* a leader of another history: never */
     if (n)
-        replica_note_append(r, x, n, false, NULL, NULL);
+        replica_submit_append(r, x, n, false, NULL, NULL);
     return true;
 }
 
@@ -258,7 +258,7 @@ static void take_commit(struct replica *r, uint64_t commit)
     if (commit <= r->commit)
         return;
     r->commit = commit;
-    replica_tell_commit(r);
+    replica_deliver_commit(r);
 }
 
 static void on_append(struct replica *r, const struct repl_msg *m)
@@ -279,9 +279,9 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     r->leader_commit = MAX(m->commit, UINT64_C(1));
     r->known_commit = MAX(r->known_commit, m->commit);
     r->all_have = m->all_have;
-    if (!replica_take(r, m, &hint)) {
+    if (!replica_accept_entries(r, m, &hint)) {
         if (news)
-            replica_note_append(r, NULL, 0, false, NULL, NULL);
+            replica_submit_append(r, NULL, 0, false, NULL, NULL);
         refuse(r, m, REPL_APPENDED, hint);
         return;
     }
@@ -298,9 +298,9 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     if (replica_mutant(r, MUTANT_ACK_BEFORE_SYNC)) {
         r->o.io.send(r->o.io.cookie, m->from, &reply);
         if (news)
-            replica_note_append(r, NULL, 0, false, NULL, NULL);
+            replica_submit_append(r, NULL, 0, false, NULL, NULL);
     } else if (news) {
-        replica_note_append(r, NULL, 0, false, &reply, m->from);
+        replica_submit_append(r, NULL, 0, false, &reply, m->from);
     } else if (r->seq != before) { /* the answer waits for the entries just taken */
         set_reply(&r->pending.ptr[r->pending.len - 1], &reply, m->from);
     } else {
@@ -490,7 +490,7 @@ bool replica_wants_snapshot(struct replica *r, uint64_t term, uint64_t index)
         return false;
     if (term > r->promised) {
         replica_promise(r, term);
-        replica_note_append(r, NULL, 0, false, NULL, NULL);
+        replica_submit_append(r, NULL, 0, false, NULL, NULL);
     }
     return r->no_database ? index >= r->base : index > r->commit;
 }
@@ -560,7 +560,7 @@ void replica_free(struct replica *r)
 
 void replica_tick(struct replica *r)
 {
-    replica_tell_commit(r);
+    replica_deliver_commit(r);
     replica_end_late_reads(r);
     if (r->role != REPLICA_FOLLOWER)
         replica_lead_tick(r);

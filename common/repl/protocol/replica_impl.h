@@ -113,13 +113,13 @@ struct replica {
 /* replica.c */
 uint64_t replica_last_term(const struct replica *r);
 uint64_t replica_log_op(struct replica *r, struct pending *p); /* notes it, gives it a number */
-void replica_note_append(struct replica *r, struct repl_entry *const *entries, size_t n,
-                         bool own_promise, const struct repl_msg *reply, const char *to);
+void replica_submit_append(struct replica *r, struct repl_entry *const *entries, size_t n,
+                           bool own_promise, const struct repl_msg *reply, const char *to);
 /* Takes entries behind prev: skips those it has, replaces those that differ. False: prev does not
  * match; *hint is the next index to try. */
-bool replica_take(struct replica *r, const struct repl_msg *m, uint64_t *hint);
+bool replica_accept_entries(struct replica *r, const struct repl_msg *m, uint64_t *hint);
 void replica_promise(struct replica *r, uint64_t term);
-void replica_tell_commit(struct replica *r);
+void replica_deliver_commit(struct replica *r);
 /* True, and r->lacks is set, if the best log of the replicas that promised lacks committed entries.
  * `best`: of the peers, or NULL. */
 bool replica_lacks_committed(struct replica *r, const struct peer *best);

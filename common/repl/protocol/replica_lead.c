@@ -354,7 +354,7 @@ void replica_named(struct replica *r, bool again)
         p->stuck = 0;
         go_back(p);
     }
-    replica_note_append(r, NULL, 0, true, NULL, NULL);
+    replica_submit_append(r, NULL, 0, true, NULL, NULL);
     r->o.io.role(r->o.io.cookie);
     ask_promises(r);
 }
@@ -373,7 +373,7 @@ static void open_term(struct replica *r)
         r->peers[i].next = x->index;
         r->peers[i].silent = 0;
     }
-    replica_note_append(r, &x, 1, false, NULL, NULL);
+    replica_submit_append(r, &x, 1, false, NULL, NULL);
     entry_unref(x);
     heartbeat(r, true);
 }
@@ -464,7 +464,7 @@ static void on_higher(struct replica *r, uint64_t term)
         return;
     }
     replica_promise(r, term);
-    replica_note_append(r, NULL, 0, false, NULL, NULL);
+    replica_submit_append(r, NULL, 0, false, NULL, NULL);
 }
 
 void replica_on_prepared(struct replica *r, const struct repl_msg *m)
@@ -505,7 +505,7 @@ void replica_on_fetched(struct replica *r, const struct repl_msg *m)
         ask_entries(r);
         return;
     }
-    if (m->prev_index != r->fetch_prev || !replica_take(r, m, &hint))
+    if (m->prev_index != r->fetch_prev || !replica_accept_entries(r, m, &hint))
         return;
     r->fetch_prev = m->prev_index + m->entries_len;
     if (r->fetch_prev < r->fetch->last_index)
@@ -555,7 +555,7 @@ static void try_commit(struct replica *r)
     if (upto < r->opened && !replica_mutant(r, MUTANT_COMMIT_OLD_TERMS))
         return; /* entries of older terms are committed by the first of this one */
     r->commit = upto;
-    replica_tell_commit(r);
+    replica_deliver_commit(r);
 }
 
 void replica_advance(struct replica *r)
@@ -581,7 +581,7 @@ int replica_propose(struct replica *r, struct repl_entry *x, struct err *e)
     x->term = r->promised;
     x->prev_term = replica_last_term(r);
     x->index = r->last + 1;
-    replica_note_append(r, &x, 1, false, NULL, NULL);
+    replica_submit_append(r, &x, 1, false, NULL, NULL);
     stream_all(r);
     return 0;
 }

@@ -8,7 +8,7 @@
  */
 #include "common/role/admin/admin.h"
 
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 #include "common/net/svc/svc.h"
 #include "common/role/admin/ring_page.h"
 #include "common/role/cluster/peer_health.h"
@@ -234,7 +234,7 @@ static void say_where(struct http_server *s)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        http_lost_hint(s, rows[i][0], rows[i][1]);
+        http_not_found_hint(s, rows[i][0], rows[i][1]);
 }
 
 void admin_routes(struct process_core *p, struct svc_health *health)

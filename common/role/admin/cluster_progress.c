@@ -6,7 +6,7 @@
 #include "common/role/admin/cluster_progress.h"
 
 #include "common/base/mem.h"
-#include "common/base/speed.h"
+#include "common/base/rate_estimate.h"
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/map/progress.h"
 #include "common/role/core/readiness.h"
@@ -36,7 +36,7 @@ static void coming_json(const struct progress_coming *c, struct json *j)
     if (c->timed)
         json_put_u64(j, "bytesPerSecond", c->per_s);
     if (c->timed && c->total && (c->per_s || !left))
-        json_put_u64(j, "leftSeconds", speed_left_s(c->per_s, left));
+        json_put_u64(j, "leftSeconds", rate_estimate_left_s(c->per_s, left));
     json_obj_end(j);
 }
 

@@ -34,7 +34,7 @@ enum {
 /* A connection; outlives its pipe until libuv is through with it. */
 struct out {
     struct sp_pipe *pipe; /* NULL: the pipe was closed */
-    struct sp_ear *ear;
+    struct sp_listener *ear;
     union rpc_sp_handle h;
     struct rpc_sp_reader reader;
     uv_connect_t connect;
@@ -45,7 +45,7 @@ struct out {
 
 struct sp_pipe {
     struct rpc_pipe pipe;
-    struct sp_ear *ear;
+    struct sp_listener *ear;
     struct list dirty; /* in ear.dirty */
     char addr[RPC_ADDR_MAX + 1];
     enum { AWAY, LOOKING, CONNECTING, GREETING, READY } state;
@@ -69,12 +69,12 @@ static void pipe_flush(struct sp_pipe *p);
 static void out_on_closed(uv_handle_t *h)
 {
     struct out *o = h->data;
-    struct sp_ear *n = o->ear;
+    struct sp_listener *n = o->ear;
 
     rpc_sp_reader_deinit(&o->reader);
     buf_deinit(&o->flying);
     xfree(o);
-    sp_ear_handle_gone(n);
+    sp_listener_handle_gone(n);
 }
 
 static void out_give_up(struct out *o)
@@ -311,7 +311,7 @@ static int pipe_open(struct rpc_ear *from, const char *addr, void (*on_room)(voi
     *p = (struct sp_pipe){ .pipe = { &sp_ops }, .on_room = on_room, .cookie = cookie };
     CHECK(strlen(addr) <= RPC_ADDR_MAX);
     memcpy(p->addr, addr, strlen(addr));
-    p->ear = container_of(from, struct sp_ear, ear);
+    p->ear = container_of(from, struct sp_listener, ear);
     p->retry = loop_timer_new(p->ear->loop, pipe_connect, p);
     p->retry_ms = RETRY_MS;
     p->waiting = true;
@@ -356,7 +356,7 @@ static void on_awake(uv_idle_t *h)
     (void)h; /* its being there keeps the loop from sleeping */
 }
 
-void sp_ear_flush(struct sp_ear *n)
+void sp_listener_flush(struct sp_listener *n)
 {
     struct list now;
 
@@ -435,12 +435,12 @@ static int ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
                     bool (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
                     struct err *e)
 {
-    return sp_ear_open(net, loop, listen, on_frame, cookie, &sp_ops, ret, e);
+    return sp_listener_open(net, loop, listen, on_frame, cookie, &sp_ops, ret, e);
 }
 
 static const struct rpc_pipe_ops sp_ops = {
     .ear_open = ear_open,
-    .ear_close = sp_ear_close,
+    .ear_close = sp_listener_close,
     .open = pipe_open,
     .close = pipe_close,
     .reset = pipe_reset,

@@ -26,7 +26,7 @@ union rpc_sp_handle {
     uv_pipe_t pipe;
 };
 
-struct sp_ear {
+struct sp_listener {
     struct rpc_ear ear;
     struct loop *loop;
     uv_loop_t *uv;
@@ -45,14 +45,14 @@ struct sp_ear {
     uv_idle_t awake; /* runs while some are left for the next turn */
 };
 
-NODISCARD int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                          bool (*on_frame)(void *cookie, struct str frame), void *cookie,
-                          const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e);
-void sp_ear_close(struct rpc_ear *ear);
+NODISCARD int sp_listener_open(struct rpc_net *net, struct loop *loop, const char *listen,
+                               bool (*on_frame)(void *cookie, struct str frame), void *cookie,
+                               const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e);
+void sp_listener_close(struct rpc_ear *ear);
 /* A handle that was counted in `handles` is closed. */
-void sp_ear_handle_gone(struct sp_ear *n);
+void sp_listener_handle_gone(struct sp_listener *n);
 /* Writes what the pipes in `dirty` have. In rpc_sp.c. */
-void sp_ear_flush(struct sp_ear *n);
+void sp_listener_flush(struct sp_listener *n);
 
 /* Addresses of a host name, looked up on a thread of its own: a resolver may take half a minute. */
 struct sp_lookup;

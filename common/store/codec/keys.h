@@ -103,7 +103,7 @@
  *   74 .. 77                                kept for what else tenants have
  *   78 79                                   parts in the cold tier: common/cold/manifest.h
  *   7a                                      who acts on them: common/cold/generation.h
- *   7b                                      whose their bytes are: common/cold/owners.h
+ *   7b                                      whose their bytes are: common/cold/usage.h
  *   7c .. 7f                                kept for the cold tier
  *   80                                      what was stored for whom: acks.h
  *   81 bucket u32 tenant wid                fingerprint of the push under this write id, where the

@@ -40,7 +40,7 @@ void gate_free(struct store_gate *g)
     xfree(g);
 }
 
-bool gate_enter(struct store_gate *g, bool wait)
+bool reader_gate_enter(struct store_gate *g, bool wait)
 {
     mutex_lock(&g->lock);
     while (g->closed && wait)
@@ -52,7 +52,7 @@ bool gate_enter(struct store_gate *g, bool wait)
     return in;
 }
 
-void gate_leave(struct store_gate *g)
+void reader_gate_leave(struct store_gate *g)
 {
     mutex_lock(&g->lock);
     CHECK(g->inside > 0);

@@ -11,8 +11,8 @@ struct store_gate;
 
 struct store_gate *gate_new(void);
 void gate_free(struct store_gate *g);
-bool gate_enter(struct store_gate *g, bool wait); /* false: it is closed, and !wait */
-void gate_leave(struct store_gate *g);
+bool reader_gate_enter(struct store_gate *g, bool wait); /* false: it is closed, and !wait */
+void reader_gate_leave(struct store_gate *g);
 /* Closes the gate and waits for its readers; false, and open again, if one is still inside after
  * two seconds. One thread at a time. */
 bool gate_close(struct store_gate *g);

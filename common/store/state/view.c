@@ -102,7 +102,7 @@ struct store_view *store_view_get(struct store *s)
 {
     struct store_view *v = XNEW(struct store_view);
 
-    (void)gate_enter(s->gate, true);
+    (void)reader_gate_enter(s->gate, true);
     v->s = s;
     v->engine_ms = atomic_load_explicit(&s->engine_ms, memory_order_acquire);
     mutex_lock(&s->show);
@@ -132,7 +132,7 @@ struct kv *store_view_kv(const struct store_view *v)
 void store_view_put(struct store_view *v)
 {
     unref(v->s, v->shown);
-    gate_leave(v->s->gate);
+    reader_gate_leave(v->s->gate);
     xfree(v);
 }
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/base/speed.h"
+#include "common/base/rate_estimate.h"
 #include "common/sys/clock.h"
 #include "common/sys/thread.h"
 #include "deploy/ctl/cli/term.h"
@@ -115,7 +115,7 @@ void progress_speed(const struct progress_now *p, uint64_t left, struct buf *out
     (void)buf_add_str(out, STR(", "));
     term_value((double)p->per_s, STR("bytes"), out);
     (void)buf_add_str(out, STR("/s, "));
-    progress_left(speed_left_s(p->per_s, left), out);
+    progress_left(rate_estimate_left_s(p->per_s, left), out);
 }
 
 /* Both in the unit of the second. */

@@ -28,7 +28,7 @@
 #include "common/cluster/rebuild/adopt.h"
 #include "common/repl/log/rlog.h"
 #include "common/repl/protocol/replica.h"
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 #include "common/role/cluster/cluster_source.h"
 #include "common/role/core/options.h"
 #include "common/role/host/lock.h"

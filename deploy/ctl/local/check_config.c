@@ -5,7 +5,7 @@
  * themselves: embertreectl has none of them.
  */
 #include "common/base/base.h"
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
 #include "common/role/process/check.h"
 #include "compactor/check.h"
 #include "compactor/options.h"

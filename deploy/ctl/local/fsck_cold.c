@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
 
 #define CACHE_BYTES (256 * MIB)
 
@@ -29,7 +29,7 @@ static int open_handle(void *cookie, struct object_store **ret, struct err *e)
 {
     struct fsck_cold *c = cookie;
 
-    return cold_place_open(c->cold, env_real(), NULL, ret, e);
+    return cold_conf_open(c->cold, env_real(), NULL, ret, e);
 }
 
 static int load(struct fsck_cold *c, const char *const *args, size_t n, struct err *e)

@@ -27,8 +27,8 @@
 #include "common/cluster/node/written_as.h"
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
-#include "common/cold/holder.h"
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
+#include "common/cold/shard_owner.h"
 #include "common/repl/apply.h"
 #include "common/role/core/options.h"
 #include "common/role/host/lock.h"
@@ -81,7 +81,7 @@ static int fill(struct restore *r, const struct backup_head *h, const char *dir,
     if (!rc) /* where it was a copy: the log it was of is not here, and is not needed */
         rc = apply_forget(kv, e);
     if (!rc) /* the one it was of may still run, and hold the objects */
-        rc = cold_holder_forget(kv, e);
+        rc = cold_shard_owner_forget(kv, e);
     (void)fprintf(stderr, "\r");
     kv_close(kv);
     return rc;
@@ -309,7 +309,7 @@ static int restore_all(struct restore *r, struct err *e)
     if (!r->cold->url[0])
         return err_set(e, ERR_CONFIG,
                        "say where the backups are: --cold.url=dir:/path or s3://...");
-    rc = cold_place_open(r->cold, env_real(), NULL, &r->o, e);
+    rc = cold_conf_open(r->cold, env_real(), NULL, &r->o, e);
     if (!rc)
         rc = lock_take(r->dir, "embertree restore", &fd, e);
     if (!rc)

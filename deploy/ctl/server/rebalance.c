@@ -171,14 +171,14 @@ void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, ui
         w->most = bytes;
         w->speed.len = 0;
     }
-    speed_note(&w->speed, now, w->most - bytes);
+    rate_estimate_note(&w->speed, now, w->most - bytes);
     if (w->begun && shards == w->shards && (bytes == w->bytes || now < w->said_ms + SAY_MS))
         return;
     w->begun = true;
     w->shards = shards;
     w->bytes = bytes;
     w->said_ms = now;
-    p.timed = speed_of(&w->speed, &p.per_s);
+    p.timed = rate_estimate_of(&w->speed, &p.per_s);
     buf_init(&b, KIB);
     if (node)
         (void)buf_addf(&b, "%s has ", node);

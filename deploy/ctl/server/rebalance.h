@@ -5,7 +5,7 @@
 #ifndef DEPLOY_CTL_SERVER_REBALANCE_H
 #define DEPLOY_CTL_SERVER_REBALANCE_H
 
-#include "common/base/speed.h"
+#include "common/base/rate_estimate.h"
 #include "deploy/ctl/cli/cli.h"
 
 struct json_val;
@@ -21,7 +21,7 @@ void rebalance_text(const struct json_val *root, struct buf *out);
 NODISCARD int rebalance_left(struct cli *c, const char *node, uint64_t *ret_shards,
                              uint64_t *ret_bytes, struct err *e);
 struct rebalance_wait { /* all zero: begins */
-    struct speed speed;
+    struct rate_estimate speed;
     uint64_t most, shards, bytes, said_ms;
     bool begun;
 };

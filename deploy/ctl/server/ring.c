@@ -7,7 +7,7 @@
 #include "deploy/ctl/server/ring.h"
 
 #include "common/base/map.h"
-#include "common/base/speed.h"
+#include "common/base/rate_estimate.h"
 #include "deploy/ctl/ask/ask.h"
 
 #define SHARDS_MOST   4096
@@ -313,7 +313,7 @@ static void put_how_long(const struct ring_lag *lag, struct buf *ret)
         progress_words(&lag->copy->come, ret);
     } else if (lag && lag->timed && lag->behind && !lag->copy->why.len) {
         (void)buf_add_str(ret, STR(", "));
-        if (lag->left_s == SPEED_NEVER)
+        if (lag->left_s == RATE_ESTIMATE_NEVER)
             (void)buf_add_str(ret, STR("not catching up"));
         else
             progress_left(lag->left_s, ret);
@@ -505,7 +505,7 @@ static void coming_json(const struct progress_now *p, struct json *j)
     if (p->timed)
         json_put_u64(j, "bytesPerSecond", p->per_s);
     if (p->timed && p->total && (p->per_s || !left))
-        json_put_u64(j, "leftSeconds", speed_left_s(p->per_s, left));
+        json_put_u64(j, "leftSeconds", rate_estimate_left_s(p->per_s, left));
     json_obj_end(j);
 }
 
@@ -526,7 +526,7 @@ static void copies_json(const struct ring *r, const struct ring_shard *s, struct
             json_obj(j);
             json_put_str(j, "name", name);
             json_put_u64(j, "behind", lag.behind);
-            if (lag.timed && lag.left_s != SPEED_NEVER)
+            if (lag.timed && lag.left_s != RATE_ESTIMATE_NEVER)
                 json_put_u64(j, "leftSeconds", lag.left_s);
             if (lag.copy->coming)
                 coming_json(&lag.copy->come, j);

@@ -119,7 +119,7 @@ struct ring_lag {
     uint32_t percent; /* of them are there */
     bool far, lost;
     bool timed;      /* left_s is known */
-    uint64_t left_s; /* until it is there; SPEED_NEVER at this speed */
+    uint64_t left_s; /* until it is there; RATE_ESTIMATE_NEVER at this speed */
     const struct ring_copy *copy;
 };
 /* False: unknown. */

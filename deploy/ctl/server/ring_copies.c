@@ -3,7 +3,7 @@
  * ring_copies: how far each copy is, as its node last said it. Nodes say it at different moments,
  * so under load a copy that keeps up may seem some way behind: only what is far behind counts.
  */
-#include "common/base/speed.h"
+#include "common/base/rate_estimate.h"
 #include "deploy/ctl/ask/ask.h"
 #include "deploy/ctl/server/ring.h"
 
@@ -182,6 +182,7 @@ bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,
     ret->far = ret->lost || ret->behind > FAR_BEHIND;
     ret->timed = leader->timed && copy->timed && !copy->coming && !copy->lost;
     if (ret->timed) /* the leader's log grows, too */
-        ret->left_s = speed_left_s(copy->per_s - MIN(copy->per_s, leader->per_s), ret->behind);
+        ret->left_s =
+            rate_estimate_left_s(copy->per_s - MIN(copy->per_s, leader->per_s), ret->behind);
     return true;
 }

@@ -6,7 +6,7 @@
  */
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
-#include "common/cold/owners.h"
+#include "common/cold/usage.h"
 #include "common/store/codec/keys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -76,7 +76,7 @@ static void damaged(const uint8_t *data, size_t size)
 /* A row of owners of the part its hash names gives out no more than the part has. */
 static void owners(struct str row)
 {
-    struct cold_owners o = { 0 };
+    struct cold_usage o = { 0 };
     struct hash128 hash = { 0 };
     struct err e = { 0 };
     uint64_t sum = 0;
@@ -85,12 +85,12 @@ static void owners(struct str row)
         hash.hi = get_u64be(row.ptr + 1);
         hash.lo = get_u64be(row.ptr + 9);
     }
-    if (cold_owners_read(row, hash, 1000000, &o, &e) == 0) {
+    if (cold_usage_read(row, hash, 1000000, &o, &e) == 0) {
         vec_for (i, &o.of)
             sum += o.of.ptr[i].bytes;
-        CHECK(sum <= 1000000 && o.of.len <= COLD_OWNERS_MAX);
+        CHECK(sum <= 1000000 && o.of.len <= COLD_USAGE_MAX);
     }
-    cold_owners_deinit(&o);
+    cold_usage_deinit(&o);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

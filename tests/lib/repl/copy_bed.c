@@ -18,7 +18,7 @@
 #include "common/base/wr.h"
 #include "common/repl/copy_in.h"
 #include "common/repl/kv_repl.h"
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 #include "common/sys/thread.h"
 #include "tests/lib/store/kv_dir.h"
 

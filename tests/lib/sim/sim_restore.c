@@ -17,7 +17,7 @@
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
 #include "common/repl/apply.h"
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 #include "tests/lib/sim/sim_impl.h"
 
 #define IN_BACKUPS_MS 40000 /* cold.backup_interval is 15 s */

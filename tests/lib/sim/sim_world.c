@@ -16,8 +16,8 @@
 #define STEPS      260
 #define STEPS_MORE 200 /* sim_between.c takes its time */
 /* Nothing is lost on the way any more. A copy's answer that was costs 25 s, and 50 s when it was
- * the second in a row (common/repl/copy_take.c); a node stuck in that waits so long, and the moves
- * of a shard come one after the other. */
+ * the second in a row (common/repl/file_copy_receive.c); a node stuck in that waits so long, and
+ * the moves of a shard come one after the other. */
 #define QUIET_MS 120000
 #define EQUAL_MS 60000
 #define DAY_MS   INT64_C(86400000)

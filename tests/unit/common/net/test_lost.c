@@ -5,7 +5,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 #include "common/net/http_server.h"
 #include "tests/lib/net/net_h2.h"
 #include "tests/lib/net/net_mem.h"
@@ -18,7 +18,7 @@ static void on_any(struct http_req *r)
 /* Finds nothing, as the page's files do for an unknown path. */
 static void on_rest(struct http_req *r)
 {
-    http_reply_lost(r);
+    http_reply_not_found(r);
 }
 
 static void open_site(struct net_world *w)
@@ -30,9 +30,9 @@ static void open_site(struct net_world *w)
     http_route(w->server, HTTP_GET, "/ring", 0, on_any, NULL);
     http_route(w->server, HTTP_GET, "/a", 0, on_any, NULL);
     http_route(w->server, HTTP_GET, "/p/*", 0, on_any, NULL);
-    http_lost_hint(w->server, "/v1/profiles", "they go elsewhere");
-    http_lost_hint(w->server, "/ask/*", "ask another one");
-    http_lost_hint(w->server, "/ring", "a route goes before this");
+    http_not_found_hint(w->server, "/v1/profiles", "they go elsewhere");
+    http_not_found_hint(w->server, "/ask/*", "ask another one");
+    http_not_found_hint(w->server, "/ring", "a route goes before this");
 }
 
 static void test_hints(void **state)

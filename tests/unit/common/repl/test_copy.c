@@ -24,7 +24,7 @@
 #include "common/repl/copy_files.h"
 #include "common/repl/copy_in.h"
 #include "common/repl/kv_repl.h"
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 #include "common/sys/fs.h"
 #include "common/sys/thread.h"
 #include "tests/lib/net/rpc_bed.h"

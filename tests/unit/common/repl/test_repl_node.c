@@ -17,7 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/repl/kv_repl.h"
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 #include "common/repl/repl_node.h"
 #include "common/store/kv/kv_impl.h"
 #include "common/store/kv/kv_mem.h"

@@ -106,7 +106,7 @@ static enum rpc_drop open_at(struct side *s, struct str bytes, struct rpc_frame 
     if (why != RPC_DROP_NONE)
         return why;
     assert_int_equal(rpc_frame_parse_bare(in, 1, 1, f, &why, &e), 0);
-    return rpc_guard_judge(s->guard, ret, f);
+    return rpc_guard_check(s->guard, ret, f);
 }
 
 static enum rpc_drop opens(struct side *s, const struct cluster_dump *k)
@@ -447,14 +447,14 @@ static void frames_keep_to_their_class(void **state)
             f.to_epoch = kind == RPC_PONG ? 0xb1 : 0;
             assert_int_equal(rpc_guard_open(t.b.guard, str_n(k.bytes, k.len), &in, &s),
                              RPC_DROP_NONE);
-            assert_int_equal(rpc_guard_judge(t.b.guard, &s, &f),
+            assert_int_equal(rpc_guard_check(t.b.guard, &s, &f),
                              greeting == (kind == RPC_PING || kind == RPC_PONG) ? RPC_DROP_NONE
                                                                                 : RPC_DROP_FORGED);
             f.lane = 1;
-            assert_int_equal(rpc_guard_judge(t.b.guard, &s, &f), RPC_DROP_FORGED);
+            assert_int_equal(rpc_guard_check(t.b.guard, &s, &f), RPC_DROP_FORGED);
             f.lane = 0;
             f.epoch++;
-            assert_int_equal(rpc_guard_judge(t.b.guard, &s, &f), RPC_DROP_FORGED);
+            assert_int_equal(rpc_guard_check(t.b.guard, &s, &f), RPC_DROP_FORGED);
             kept_free(&k);
         }
     }

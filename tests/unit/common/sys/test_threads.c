@@ -29,13 +29,13 @@ static void test_budget_refuses_and_remembers_the_peak(void **state)
 
     (void)state;
     budget_init(&b, 100);
-    assert_true(budget_take(&b, 60));
-    assert_false(budget_take(&b, 41));
-    assert_false(budget_take(&b, SIZE_MAX));
-    assert_true(budget_take(&b, 40));
-    assert_false(budget_take(&b, 1));
-    assert_true(budget_take(&b, 0));
-    budget_give(&b, 100);
+    assert_true(budget_reserve(&b, 60));
+    assert_false(budget_reserve(&b, 41));
+    assert_false(budget_reserve(&b, SIZE_MAX));
+    assert_true(budget_reserve(&b, 40));
+    assert_false(budget_reserve(&b, 1));
+    assert_true(budget_reserve(&b, 0));
+    budget_release(&b, 100);
     assert_int_equal(atomic_load(&b.used), 0);
     assert_int_equal(atomic_load(&b.peak), 100);
 }
@@ -45,9 +45,9 @@ static void churn_budget(void *cookie)
     struct budget *b = cookie;
 
     for (int i = 0; i < 20000; i++)
-        if (budget_take(b, 30)) {
+        if (budget_reserve(b, 30)) {
             CHECK(atomic_load(&b->used) <= 100);
-            budget_give(b, 30);
+            budget_release(b, 30);
         }
 }
 

@@ -195,11 +195,11 @@ static void test_budget_cuts_the_body(void **state)
     site_open(&w);
     m = net_connect(&w);
     net_send_c(m, STREAM "Content-Length: 200000\r\n\r\n01");
-    assert_true(budget_take(&w.budget, w.budget.max - w.budget.used - 1000));
+    assert_true(budget_reserve(&w.budget, w.budget.max - w.budget.used - 1000));
     send_bytes(m, p, 100000);
     assert_int_equal(seen.end_code, ERR_BUSY);
     EXPECT(net_got(m), "HTTP/1.1 503 ", "Retry-After: ", "Connection: close\r\n");
-    budget_give(&w.budget, w.budget.used);
+    budget_release(&w.budget, w.budget.used);
     site_finish(&w, m);
     net_world_deinit(&w);
     xfree(p);

@@ -295,11 +295,11 @@ static void test_body_in_pieces_ends_badly(void **state)
     http_reply(seen.held, 200, NULL, NULL);
 
     s = net_h2_begin(c, "POST", "/stream", STR("abc"));
-    assert_true(budget_take(&w.budget, w.budget.max - w.budget.used - 1000));
+    assert_true(budget_reserve(&w.budget, w.budget.max - w.budget.used - 1000));
     net_h2_more(c, s, (struct str){ p, 5000 }, false);
     assert_int_equal(seen.end_code, ERR_BUSY);
     assert_int_equal(s->status, 503);
-    budget_give(&w.budget, w.budget.used);
+    budget_release(&w.budget, w.budget.used);
     net_h2_finish(c);
     net_world_deinit(&w);
     xfree(p);

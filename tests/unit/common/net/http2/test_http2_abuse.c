@@ -490,18 +490,18 @@ static void test_bodies_too_long_and_too_slow(void **state)
     assert_true(s->closed);
     assert_int_equal(w.budget.used, 0);
     /* Over the budget: 503 for this request, and the connection continues. */
-    assert_true(budget_take(&w.budget, w.budget.max - 20000));
+    assert_true(budget_reserve(&w.budget, w.budget.max - 20000));
     s = net_h2_request(c, "POST", "/echo", NULL, (struct str){ p, 60000 });
     assert_int_equal(s->status, 503);
-    budget_give(&w.budget, w.budget.max - 20000);
+    budget_release(&w.budget, w.budget.max - 20000);
     s = net_h2_request(c, "POST", "/echo", NULL, (struct str){ p, 60000 });
     assert_int_equal(s->status, 200);
     /* And where not even a stream has room, it is refused before anything is kept. */
-    assert_true(budget_take(&w.budget, w.budget.max - 1000));
+    assert_true(budget_reserve(&w.budget, w.budget.max - 1000));
     s = net_h2_request(c, "POST", "/echo", NULL, STR("x"));
     assert_true(s->closed);
     assert_int_equal(s->error, NGHTTP2_REFUSED_STREAM);
-    budget_give(&w.budget, w.budget.max - 1000);
+    budget_release(&w.budget, w.budget.max - 1000);
     net_h2_finish(c);
     net_world_deinit(&w);
     xfree(p);

@@ -107,7 +107,7 @@ static void test_account(void **state)
     (void)state;
     buf_init(&page, MIB);
     budget_init(&b, 10000);
-    assert_true(budget_take(&b, 500));
+    assert_true(budget_reserve(&b, 500));
     memory_watch(m, MEMORY_DICTS, holds, &one);
     memory_watch(m, MEMORY_DICTS, holds, &two);
     memory_watch_budget(m, MEMORY_WRITES, &b);

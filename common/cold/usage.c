@@ -11,7 +11,7 @@
  * What an owner has of a part is a share: rows are compressed together, by blocks that owners
  * share. Shares are cut from a running sum, so that they add up to the object to the byte.
  */
-#include "common/cold/owners.h"
+#include "common/cold/usage.h"
 
 #include "common/base/rd.h"
 #include "common/base/wr.h"
@@ -21,18 +21,18 @@
 #define OWNER_AT  5 /* level u8, bucket u32 */
 #define OWNER_LEN 8
 
-void cold_owners_deinit(struct cold_owners *o)
+void cold_usage_deinit(struct cold_usage *o)
 {
     vec_free(&o->of);
 }
 
-void cold_owners_clear(struct cold_owners *o)
+void cold_usage_clear(struct cold_usage *o)
 {
     o->of.len = 0;
     o->plain = 0;
 }
 
-void cold_owners_add(struct cold_owners *o, struct str key, struct str value)
+void cold_usage_add(struct cold_usage *o, struct str key, struct str value)
 {
     uint64_t bytes = key.len + value.len;
     struct kv_far_owner *last = o->of.len ? &o->of.ptr[o->of.len - 1] : NULL;
@@ -45,11 +45,11 @@ void cold_owners_add(struct cold_owners *o, struct str key, struct str value)
     o->plain += bytes;
     if (last && last->tenant == now.tenant && last->scope == now.scope)
         last->bytes += bytes;
-    else if (o->of.len < COLD_OWNERS_MAX)
+    else if (o->of.len < COLD_USAGE_MAX)
         vec_push(&o->of, now);
 }
 
-void cold_owners_key(enum kv_cf cf, struct str first, struct buf *key)
+void cold_usage_key(enum kv_cf cf, struct str first, struct buf *key)
 {
     buf_reset(key);
     (void)wr_u8(key, KEY_COLD_OWNERS);
@@ -64,13 +64,13 @@ static uint64_t share(uint64_t size, uint64_t part, uint64_t all)
     return (uint64_t)((u128)size * part / all);
 }
 
-void cold_owners_row(const struct cold_owners *o, enum kv_cf cf, const struct part_info *i,
-                     struct buf *key, struct buf *value)
+void cold_usage_row(const struct cold_usage *o, enum kv_cf cf, const struct part_info *i,
+                    struct buf *key, struct buf *value)
 {
     uint64_t before = 0;
 
     CHECK(o->of.len && o->plain);
-    cold_owners_key(cf, i->first, key);
+    cold_usage_key(cf, i->first, key);
     buf_reset(value);
     (void)wr_u8(value, VERSION);
     (void)wr_u64be(value, i->hash.hi);
@@ -101,20 +101,20 @@ static bool read_owner(struct rd *r, uint64_t *left, struct kv_far_owner *ret)
     return true;
 }
 
-int cold_owners_read(struct str value, struct hash128 hash, uint64_t size, struct cold_owners *ret,
-                     struct err *e)
+int cold_usage_read(struct str value, struct hash128 hash, uint64_t size, struct cold_usage *ret,
+                    struct err *e)
 {
     struct rd r = rd_of(value);
     struct hash128 of;
     uint8_t version;
     uint64_t n;
 
-    cold_owners_clear(ret);
+    cold_usage_clear(ret);
     if (!rd_u8(&r, &version))
         return err_set(e, ERR_CORRUPT, "the row of a part's owners is empty");
     if (version != VERSION)
         return 0;
-    if (!rd_u64be(&r, &of.hi) || !rd_u64be(&r, &of.lo) || !rd_varint(&r, &n) || n > COLD_OWNERS_MAX)
+    if (!rd_u64be(&r, &of.hi) || !rd_u64be(&r, &of.lo) || !rd_varint(&r, &n) || n > COLD_USAGE_MAX)
         return err_set(e, ERR_CORRUPT, "the row of a part's owners of %zu bytes cannot be read",
                        value.len);
     if (!hash128_eq(of, hash))
@@ -136,7 +136,7 @@ int cold_owners_read(struct str value, struct hash128 hash, uint64_t size, struc
 struct walking {
     struct kv_iter *it;
     struct buf key;
-    struct cold_owners owners;
+    struct cold_usage owners;
     kv_far_fn each;
     void *cookie;
 };
@@ -145,20 +145,20 @@ static int walk_part(struct walking *w, const struct cold_part *p, struct err *e
 {
     struct kv_far far = { .cf = p->cf, .first = p->first, .bytes = p->size };
 
-    cold_owners_key(p->cf, p->first, &w->key);
+    cold_usage_key(p->cf, p->first, &w->key);
     while (kv_iter_valid(w->it) && str_cmp(kv_iter_key(w->it), buf_str(&w->key)) < 0)
         kv_iter_next(w->it);
-    cold_owners_clear(&w->owners);
+    cold_usage_clear(&w->owners);
     if (kv_iter_valid(w->it) && str_eq(kv_iter_key(w->it), buf_str(&w->key)) &&
-        cold_owners_read(kv_iter_value(w->it), p->hash, p->size, &w->owners, e))
+        cold_usage_read(kv_iter_value(w->it), p->hash, p->size, &w->owners, e))
         return err_wrap(e, "%s", p->name);
     far.owners = w->owners.of.ptr;
     far.owners_len = w->owners.of.len;
     return w->each(w->cookie, &far, e);
 }
 
-int cold_owners_each(const struct manifest *m, struct kv *inner, const struct kv_snap *snap,
-                     kv_far_fn each, void *cookie, struct err *e)
+int cold_usage_each(const struct manifest *m, struct kv *inner, const struct kv_snap *snap,
+                    kv_far_fn each, void *cookie, struct err *e)
 {
     char from = (char)KEY_COLD_OWNERS, to = (char)(KEY_COLD_OWNERS + 1);
     struct walking w = { .each = each, .cookie = cookie };
@@ -173,6 +173,6 @@ int cold_owners_each(const struct manifest *m, struct kv *inner, const struct kv
         rc = kv_iter_status(w.it, e);
     kv_iter_free(w.it);
     buf_deinit(&w.key);
-    cold_owners_deinit(&w.owners);
+    cold_usage_deinit(&w.owners);
     return rc;
 }

@@ -3,7 +3,7 @@
  * repl_adopt: first the note in the database, then the log. After a crash in between the next try
  * finds the note of entry 1 and a log that has not begun, and continues from there.
  */
-#include "common/repl/repl_adopt.h"
+#include "common/repl/repl_bootstrap.h"
 
 #include "common/repl/apply.h"
 #include "common/repl/log/rlog.h"

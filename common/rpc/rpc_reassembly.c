@@ -13,7 +13,7 @@
  * Budget: the announced size of a message counts from its first chunk. A message lives until the
  * time left that its first chunk named, at most PART_LIFE_MAX_MS.
  */
-#include "common/rpc/rpc_source.h"
+#include "common/rpc/rpc_reassembly.h"
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
@@ -46,14 +46,14 @@ struct part {
     struct rpc_msg *msg; /* owned; its body has total bytes allocated */
 };
 
-struct rpc_sources {
+struct rpc_reassembly {
     struct map_str *by_key; /* of struct source, owned */
     size_t message_max, bytes_max, bytes;
 };
 
-struct rpc_sources *rpc_sources_new(size_t message_max, size_t bytes_max)
+struct rpc_reassembly *rpc_reassembly_new(size_t message_max, size_t bytes_max)
 {
-    struct rpc_sources *t = XNEW(struct rpc_sources);
+    struct rpc_reassembly *t = XNEW(struct rpc_reassembly);
 
     t->by_key = map_str_new();
     t->message_max = message_max;
@@ -115,7 +115,7 @@ static void window_mark(struct source *s, uint64_t seq)
 
 /* ---- senders --------------------------------------------------------------------------------- */
 
-static void part_free(struct rpc_sources *t, struct source *s, struct part *p)
+static void part_free(struct rpc_reassembly *t, struct source *s, struct part *p)
 {
     CHECK(t->bytes >= p->total && s->parts_len > 0);
     t->bytes -= p->total;
@@ -126,7 +126,7 @@ static void part_free(struct rpc_sources *t, struct source *s, struct part *p)
     xfree(p);
 }
 
-static void source_free(struct rpc_sources *t, struct source *s)
+static void source_free(struct rpc_reassembly *t, struct source *s)
 {
     list_for (it, &s->parts)
         part_free(t, s, container_of(it, struct part, link));
@@ -134,7 +134,7 @@ static void source_free(struct rpc_sources *t, struct source *s)
     xfree(s);
 }
 
-void rpc_sources_free(struct rpc_sources *t)
+void rpc_reassembly_free(struct rpc_reassembly *t)
 {
     struct str key;
     void *s;
@@ -148,18 +148,18 @@ void rpc_sources_free(struct rpc_sources *t)
     xfree(t);
 }
 
-size_t rpc_sources_bytes(const struct rpc_sources *t)
+size_t rpc_reassembly_bytes(const struct rpc_reassembly *t)
 {
     return t->bytes;
 }
 
-size_t rpc_sources_len(const struct rpc_sources *t)
+size_t rpc_reassembly_len(const struct rpc_reassembly *t)
 {
     return map_str_len(t->by_key);
 }
 
 /* Frees the sender that is silent longest, if long enough. */
-static bool make_room(struct rpc_sources *t, uint64_t now_ns)
+static bool make_room(struct rpc_reassembly *t, uint64_t now_ns)
 {
     struct source *oldest = NULL;
     struct str key;
@@ -178,7 +178,8 @@ static bool make_room(struct rpc_sources *t, uint64_t now_ns)
     return true;
 }
 
-static struct source *source_get(struct rpc_sources *t, const struct rpc_frame *f, uint64_t now_ns)
+static struct source *source_get(struct rpc_reassembly *t, const struct rpc_frame *f,
+                                 uint64_t now_ns)
 {
     char key[SOURCE_KEY_MAX];
     size_t len = f->addr.len + sizeof(f->epoch) + sizeof(f->link);
@@ -190,7 +191,7 @@ static struct source *source_get(struct rpc_sources *t, const struct rpc_frame *
     memcpy(key + f->addr.len + sizeof(f->epoch), &f->link, sizeof(f->link));
     s = map_str_get(t->by_key, str_n(key, len));
     if (!s) {
-        if (map_str_len(t->by_key) >= RPC_SOURCES_MAX && !make_room(t, now_ns))
+        if (map_str_len(t->by_key) >= RPC_REASSEMBLY_MAX && !make_room(t, now_ns))
             return NULL;
         s = XNEW(struct source);
         memcpy(s->key, key, len);
@@ -202,7 +203,7 @@ static struct source *source_get(struct rpc_sources *t, const struct rpc_frame *
     return s;
 }
 
-size_t rpc_sources_tick(struct rpc_sources *t, uint64_t now_ns)
+size_t rpc_reassembly_tick(struct rpc_reassembly *t, uint64_t now_ns)
 {
     size_t expired = 0, pos = 0;
     struct source *idle = NULL;
@@ -242,7 +243,7 @@ static struct part *part_find(struct source *s, uint64_t seq)
     return NULL;
 }
 
-static struct part *part_new(struct rpc_sources *t, struct source *s, const struct rpc_frame *f,
+static struct part *part_new(struct rpc_reassembly *t, struct source *s, const struct rpc_frame *f,
                              uint64_t now_ns)
 {
     struct part *p = XNEW(struct part);
@@ -272,8 +273,8 @@ static bool part_agrees(const struct part *p, const struct rpc_frame *f)
            m->flags == f->flags && m->method == f->method && m->to_epoch == f->to_epoch;
 }
 
-static enum rpc_drop take_chunk(struct rpc_sources *t, struct source *s, const struct rpc_frame *f,
-                                uint64_t now_ns, struct rpc_msg **ret)
+static enum rpc_drop take_chunk(struct rpc_reassembly *t, struct source *s,
+                                const struct rpc_frame *f, uint64_t now_ns, struct rpc_msg **ret)
 {
     struct part *p = part_find(s, f->seq);
     uint32_t chunk = f->offset / (uint32_t)RPC_FRAME_CHUNK;
@@ -302,8 +303,8 @@ static enum rpc_drop take_chunk(struct rpc_sources *t, struct source *s, const s
     return RPC_DROP_NONE;
 }
 
-enum rpc_drop rpc_sources_take(struct rpc_sources *t, const struct rpc_frame *f, uint64_t now_ns,
-                               struct rpc_msg **ret)
+enum rpc_drop rpc_reassembly_add(struct rpc_reassembly *t, const struct rpc_frame *f,
+                                 uint64_t now_ns, struct rpc_msg **ret)
 {
     struct source *s;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * repl_adopt.h: the only copy of a shard gets a log, so that others can become copies of it.
+ * repl_bootstrap.h: the only copy of a shard gets a log, so that others can become copies of it.
  */
-#ifndef COMMON_REPL_REPL_ADOPT_H
-#define COMMON_REPL_REPL_ADOPT_H
+#ifndef COMMON_REPL_REPL_BOOTSTRAP_H
+#define COMMON_REPL_REPL_BOOTSTRAP_H
 
 #include "common/repl/log/rlog_fs.h"
 #include "common/store/kv/kv.h"

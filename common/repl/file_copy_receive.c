@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_take: receives the files of another replica's database, piece by piece, and has them take
- * the place of the local one.
+ * file_copy_receive: receives the files of another replica's database, piece by piece, and has
+ * them take the place of the local one.
  *
- *   offer ──copy_take──> LISTING ──begin_done──> PULLING ──ask_end──> CHECKING ──complete_done──>
+ *   offer ──file_copy_receive──> LISTING ──begin_done──> PULLING ──ask_end──> CHECKING
+ * ──complete_done──>
  *   DONE: opts.copied: close, copy_install, open
  *
  * This end decides what it asks for: some pieces at a time, in order; a lost piece is asked for
@@ -520,7 +521,7 @@ static bool go_on(struct repl_copy *c, const struct copy_ask *a)
     if (copy_in_load(c->base, c->n->o.copy_faults, &in, &e))
         return false;
     good = in->list.index >= a->base && in->id != a->id && in->source[0] &&
-           hub_heeds(c->n->o.hub, c->n, a->term, 0) &&
+           hub_accepts(c->n->o.hub, c->n, a->term, 0) &&
            replica_wants_snapshot(c->n->r, a->term, in->list.index);
     if (good)
         start(c, in->source, in->id, in->list.index);
@@ -557,7 +558,7 @@ static bool goes_without(const struct repl_node *n, const struct copy_ask *a)
     return !st.no_database && !st.silent && st.applied > 0 && st.commit >= a->base;
 }
 
-enum copy_state copy_take(struct repl_copy *c, const struct copy_ask *a)
+enum copy_state file_copy_receive(struct repl_copy *c, const struct copy_ask *a)
 {
     struct repl_node *n = c->n;
     bool first = c->leftover && !c->tried;
@@ -570,7 +571,7 @@ enum copy_state copy_take(struct repl_copy *c, const struct copy_ask *a)
         c->why[0] = '\0';
         return COPY_HAVE;
     }
-    if (!hub_heeds(n->o.hub, n, a->term, 0) || !replica_wants_snapshot(n->r, a->term, a->index))
+    if (!hub_accepts(n->o.hub, n, a->term, 0) || !replica_wants_snapshot(n->r, a->term, a->index))
         return COPY_NO;
     if (c->pull && goes_on(c, a))
         return COPY_PULLING;

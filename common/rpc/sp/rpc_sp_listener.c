@@ -28,7 +28,7 @@ enum { BACKLOG = 1024, KEEPALIVE_S = 30 };
 
 struct sp_conn {
     struct list link; /* in one of the lists of `ear` */
-    struct sp_ear *ear;
+    struct sp_listener *ear;
     union rpc_sp_handle h;
     struct rpc_sp_reader reader;
     char hello[RPC_SP_HELLO];
@@ -37,7 +37,7 @@ struct sp_conn {
     bool known, closing;
 };
 
-void sp_ear_handle_gone(struct sp_ear *n)
+void sp_listener_handle_gone(struct sp_listener *n)
 {
     CHECK(n->handles > 0);
     if (--n->handles > 0)
@@ -53,11 +53,11 @@ void sp_ear_handle_gone(struct sp_ear *n)
 static void conn_on_closed(uv_handle_t *h)
 {
     struct sp_conn *c = h->data;
-    struct sp_ear *n = c->ear;
+    struct sp_listener *n = c->ear;
 
     rpc_sp_reader_deinit(&c->reader);
     xfree(c);
-    sp_ear_handle_gone(n);
+    sp_listener_handle_gone(n);
 }
 
 /* Out of its list. */
@@ -87,7 +87,7 @@ static void conn_is_known(struct sp_conn *c)
     c->ear->conns_len++;
 }
 
-static void bound_strangers(struct sp_ear *n)
+static void bound_strangers(struct sp_listener *n)
 {
     while (n->strangers_len > RPC_SP_STRANGERS_MAX || n->strangers_bytes > RPC_SP_STRANGERS_BYTES ||
            (n->conns_len > RPC_SP_CONNS_MAX && n->strangers_len))
@@ -136,14 +136,14 @@ static void conn_on_hello_sent(uv_write_t *w, int status)
         conn_close(c);
 }
 
-static int handle_init(struct sp_ear *n, union rpc_sp_handle *h)
+static int handle_init(struct sp_listener *n, union rpc_sp_handle *h)
 {
     return n->ipc ? uv_pipe_init(n->uv, &h->pipe, 0) : uv_tcp_init(n->uv, &h->tcp);
 }
 
 static void on_connection(uv_stream_t *listener, int status)
 {
-    struct sp_ear *n = listener->data;
+    struct sp_listener *n = listener->data;
     struct sp_conn *c;
     uv_buf_t hello;
 
@@ -191,7 +191,7 @@ static void remove_stale(const char *path)
     (void)close(fd);
 }
 
-static int bind_ipc(struct sp_ear *n, const char *path)
+static int bind_ipc(struct sp_listener *n, const char *path)
 {
     int rc = uv_pipe_bind(&n->listener.pipe, path);
 
@@ -202,7 +202,7 @@ static int bind_ipc(struct sp_ear *n, const char *path)
     return rc;
 }
 
-static int bind_tcp(struct sp_ear *n, const char *listen)
+static int bind_tcp(struct sp_listener *n, const char *listen)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found;
     struct str host, port;
@@ -222,19 +222,19 @@ static int bind_tcp(struct sp_ear *n, const char *listen)
 
 static void on_helper_closed(uv_handle_t *h)
 {
-    sp_ear_handle_gone(h->data);
+    sp_listener_handle_gone(h->data);
 }
 
 static void on_flush(uv_prepare_t *h)
 {
-    sp_ear_flush(h->data);
+    sp_listener_flush(h->data);
 }
 
-int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                bool (*on_frame)(void *cookie, struct str frame), void *cookie,
-                const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e)
+int sp_listener_open(struct rpc_net *net, struct loop *loop, const char *listen,
+                     bool (*on_frame)(void *cookie, struct str frame), void *cookie,
+                     const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e)
 {
-    struct sp_ear *n;
+    struct sp_listener *n;
     int rc;
 
     (void)net;
@@ -242,8 +242,10 @@ int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
         return err_set(e, ERR_CONFIG, "rpc address %s needs a real loop; simulation has mem://",
                        listen);
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of write() */
-    n = XNEW(struct sp_ear);
-    *n = (struct sp_ear){ .ear = { ops }, .loop = loop, .on_frame = on_frame, .cookie = cookie };
+    n = XNEW(struct sp_listener);
+    *n = (struct sp_listener){
+        .ear = { ops }, .loop = loop, .on_frame = on_frame, .cookie = cookie
+    };
     n->uv = loop_uv(loop);
     n->ipc = str_starts(str_c(listen), STR("ipc://"));
     n->scratch = XNEW_ARRAY(char, RPC_SP_READ);
@@ -260,16 +262,16 @@ int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
     if (rc == 0)
         rc = uv_prepare_start(&n->flush, on_flush);
     if (rc < 0) {
-        sp_ear_close(&n->ear);
+        sp_listener_close(&n->ear);
         return err_set(e, ERR_IO, "cannot listen on %s for rpc: %s", listen, uv_strerror(rc));
     }
     *ret = &n->ear;
     return 0;
 }
 
-void sp_ear_close(struct rpc_ear *ear)
+void sp_listener_close(struct rpc_ear *ear)
 {
-    struct sp_ear *n = container_of(ear, struct sp_ear, ear);
+    struct sp_listener *n = container_of(ear, struct sp_listener, ear);
 
     CHECK(!n->closed);
     n->closed = true;

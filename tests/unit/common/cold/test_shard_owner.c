@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/cold/holder.h"
+#include "common/cold/shard_owner.h"
 #include "common/store/codec/keys.h"
 #include "common/store/kv/kv_mem.h"
 
@@ -37,35 +37,35 @@ static int teardown(void **state)
     return system(command);
 }
 
-static struct cold_holder holder(uint8_t of)
+static struct cold_shard_owner holder(uint8_t of)
 {
-    uint8_t bytes[COLD_HOLDER_LEN / 2];
-    struct cold_holder h;
+    uint8_t bytes[COLD_SHARD_OWNER_LEN / 2];
+    struct cold_shard_owner h;
 
     memset(bytes, of, sizeof(bytes));
-    cold_holder_make(bytes, &h);
+    cold_shard_owner_make(bytes, &h);
     return h;
 }
 
-static int check_terms(uint32_t shard, uint8_t of, const struct cold_holder_terms *t)
+static int check_terms(uint32_t shard, uint8_t of, const struct cold_shard_owner_terms *t)
 {
-    struct cold_holder h = holder(of);
+    struct cold_shard_owner h = holder(of);
 
-    return cold_holder_check(o, shard, &h, t, &e);
+    return cold_shard_owner_check(o, shard, &h, t, &e);
 }
 
 static int check(uint32_t shard, uint8_t of, bool take_over)
 {
     static const struct cold_claim never;
 
-    return check_terms(shard, of, &(struct cold_holder_terms){ &never, NULL, take_over });
+    return check_terms(shard, of, &(struct cold_shard_owner_terms){ &never, NULL, take_over });
 }
 
 static int check_held(uint32_t shard, uint8_t of, bool take_over)
 {
     struct cold_claim held = { true, "folder /right" };
 
-    return check_terms(shard, of, &(struct cold_holder_terms){ &held, NULL, take_over });
+    return check_terms(shard, of, &(struct cold_shard_owner_terms){ &held, NULL, take_over });
 }
 
 static void the_first_holds(void **state)
@@ -129,7 +129,7 @@ static void none_of_its_parts(void **state)
 {
     struct cold_claim never = { .held = false };
     struct manifest *m = manifest_new(7);
-    struct cold_holder_terms t = { &never, m, false };
+    struct cold_shard_owner_terms t = { &never, m, false };
     char name[OBJECT_NAME_MAX + 1] = "";
 
     (void)state;
@@ -199,19 +199,19 @@ static void the_row(void **state)
 {
     struct kv *kv = kv_mem_new(NULL);
     struct kv_batch *b = kv_batch_new();
-    struct cold_holder h = holder(0x9f), got;
+    struct cold_shard_owner h = holder(0x9f), got;
     struct cold_claim claim;
     char key = (char)KEY_COLD_HOLDER;
 
     (void)state;
-    assert_int_equal(cold_holder_read(kv, &got, &e), 0);
+    assert_int_equal(cold_shard_owner_read(kv, &got, &e), 0);
     assert_string_equal(got.id, "");
-    cold_holder_put(&h, b);
+    cold_shard_owner_put(&h, b);
     assert_int_equal(kv_write(kv, b, true, &e), 0);
-    assert_int_equal(cold_holder_read(kv, &got, &e), 0);
+    assert_int_equal(cold_shard_owner_read(kv, &got, &e), 0);
     assert_string_equal(got.id, h.id);
-    assert_int_equal(cold_holder_forget(kv, &e), 0);
-    assert_int_equal(cold_holder_read(kv, &got, &e), 0);
+    assert_int_equal(cold_shard_owner_forget(kv, &e), 0);
+    assert_int_equal(cold_shard_owner_read(kv, &got, &e), 0);
     assert_string_equal(got.id, "");
     kv_batch_clear(b);
     assert_int_equal(cold_claim_read(kv, &claim, &e), 0);
@@ -221,13 +221,13 @@ static void the_row(void **state)
     assert_int_equal(cold_claim_read(kv, &claim, &e), 0);
     assert_true(claim.held);
     assert_string_equal(claim.where, "folder /right");
-    assert_int_equal(cold_holder_forget(kv, &e), 0); /* restored: another database */
+    assert_int_equal(cold_shard_owner_forget(kv, &e), 0); /* restored: another database */
     assert_int_equal(cold_claim_read(kv, &claim, &e), 0);
     assert_false(claim.held);
     kv_batch_clear(b);
     kv_batch_put(b, KV_META, str_n(&key, 1), STR("odd"));
     assert_int_equal(kv_write(kv, b, true, &e), 0);
-    assert_int_equal(cold_holder_read(kv, &got, &e), ERR_CORRUPT);
+    assert_int_equal(cold_shard_owner_read(kv, &got, &e), ERR_CORRUPT);
     kv_batch_free(b);
     kv_close(kv);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.h: the section "cold": where the cold tier is, what is moved there, and when.
+ * conf.h: the section "cold": where the cold tier is, what is moved there, and when.
  */
-#ifndef COMMON_COLD_PLACE_H
-#define COMMON_COLD_PLACE_H
+#ifndef COMMON_COLD_CONF_H
+#define COMMON_COLD_CONF_H
 
 #include "common/conf/conf.h"
 #include "common/object/object.h"
@@ -23,10 +23,10 @@ extern const struct conf_table cold_options;
 
 /* A handle of the object store that cold.url names. `stop` as in object_s3_opts. ERR_CONFIG. Any
  * thread. */
-NODISCARD int cold_place_open(const struct cold_conf *c, struct env *env, const atomic_bool *stop,
-                              struct object_store **ret, struct err *e);
+NODISCARD int cold_conf_open(const struct cold_conf *c, struct env *env, const atomic_bool *stop,
+                             struct object_store **ret, struct err *e);
 
 /* Would it open? Makes nothing and sends nothing. ERR_CONFIG. */
-NODISCARD int cold_place_check(const struct cold_conf *c, struct env *env, struct err *e);
+NODISCARD int cold_conf_check(const struct cold_conf *c, struct env *env, struct err *e);
 
 #endif

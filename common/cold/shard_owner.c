@@ -14,7 +14,7 @@
  * The check guards against mistakes, not against races: a process that is suspended between the
  * check and a deletion still deletes. So two databases must not use one bucket in turn.
  */
-#include "common/cold/holder.h"
+#include "common/cold/shard_owner.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,13 +24,13 @@
 #include "common/store/codec/keys.h"
 
 #define VERSION   1
-#define ID_BYTES  (COLD_HOLDER_LEN / 2)
+#define ID_BYTES  (COLD_SHARD_OWNER_LEN / 2)
 #define COUNT_LEN 8
-#define NAME_LEN  (COUNT_LEN + 1 + COLD_HOLDER_LEN) /* behind the prefix */
+#define NAME_LEN  (COUNT_LEN + 1 + COLD_SHARD_OWNER_LEN) /* behind the prefix */
 #define KEY_CLAIM 0x7d
 #define TRIES_MAX 8 /* parts that are looked for, of each family */
 
-void cold_holder_make(const uint8_t bytes[ID_BYTES], struct cold_holder *ret)
+void cold_shard_owner_make(const uint8_t bytes[ID_BYTES], struct cold_shard_owner *ret)
 {
     hex_put_c(bytes, ID_BYTES, ret->id);
 }
@@ -43,36 +43,36 @@ static struct str row_key(char *key)
     return str_n(key, 1);
 }
 
-int cold_holder_read(struct kv *kv, struct cold_holder *ret, struct err *e)
+int cold_shard_owner_read(struct kv *kv, struct cold_shard_owner *ret, struct err *e)
 {
     struct err why = { 0 };
     struct buf row;
     char key[1];
     int rc;
 
-    *ret = (struct cold_holder){ "" };
+    *ret = (struct cold_shard_owner){ "" };
     buf_init(&row, KIB);
     rc = kv_get(kv, NULL, KV_META, row_key(key), &row, &why);
     if (!rc && (row.len != 1 + ID_BYTES || row.ptr[0] != VERSION))
         rc = err_set(e, ERR_CORRUPT, "the row that says which database this is cannot be read");
     else if (!rc)
-        cold_holder_make((const uint8_t *)(const void *)(row.ptr + 1), ret);
+        cold_shard_owner_make((const uint8_t *)(const void *)(row.ptr + 1), ret);
     else if (rc != ERR_NOT_FOUND)
         *e = why;
     buf_deinit(&row);
     return rc == ERR_NOT_FOUND ? 0 : rc;
 }
 
-void cold_holder_put(const struct cold_holder *h, struct kv_batch *b)
+void cold_shard_owner_put(const struct cold_shard_owner *h, struct kv_batch *b)
 {
     char key[1], row[1 + ID_BYTES] = { VERSION };
 
-    CHECK(strlen(h->id) == COLD_HOLDER_LEN);
+    CHECK(strlen(h->id) == COLD_SHARD_OWNER_LEN);
     CHECK(hex_read(h->id, ID_BYTES, row + 1));
     kv_batch_put(b, KV_META, row_key(key), str_n(row, sizeof(row)));
 }
 
-int cold_holder_forget(struct kv *kv, struct err *e)
+int cold_shard_owner_forget(struct kv *kv, struct err *e)
 {
     struct kv_batch *b = kv_batch_new();
     char key[1];
@@ -123,7 +123,7 @@ struct claims {
     size_t skip; /* bytes of the prefix */
     const char *id;
     uint32_t count; /* of the last claim; 0: no claim */
-    char last[COLD_HOLDER_LEN + 1];
+    char last[COLD_SHARD_OWNER_LEN + 1];
     bool was; /* one of the claims is this database's */
 };
 
@@ -144,7 +144,7 @@ static bool on_claim(void *cookie, struct str name, uint64_t size)
     if (memcmp(text, again, COUNT_LEN + 1) != 0)
         return true;
     c->count = count; /* in order of names */
-    memcpy(c->last, text + COUNT_LEN + 1, COLD_HOLDER_LEN + 1);
+    memcpy(c->last, text + COUNT_LEN + 1, COLD_SHARD_OWNER_LEN + 1);
     c->was = c->was || strcmp(c->last, c->id) == 0;
     return true;
 }
@@ -209,8 +209,9 @@ static int find_part(struct object_store *o, const struct cold_family *f, bool *
     return rc;
 }
 
-static int refuse_place(const struct object_store *o, uint32_t shard, const struct cold_holder *h,
-                        const struct cold_holder_terms *t, struct err *e)
+static int refuse_place(const struct object_store *o, uint32_t shard,
+                        const struct cold_shard_owner *h, const struct cold_shard_owner_terms *t,
+                        struct err *e)
 {
     return err_set(e, ERR_CONFLICT,
                    "%.100s does not hold the objects of shard %" PRIu32
@@ -223,8 +224,8 @@ static int refuse_place(const struct object_store *o, uint32_t shard, const stru
 }
 
 /* May it claim the bucket: is it unclaimed, or may its holder be replaced? */
-static int may_claim(struct object_store *o, uint32_t shard, const struct cold_holder *h,
-                     const struct cold_holder_terms *t, struct err *e)
+static int may_claim(struct object_store *o, uint32_t shard, const struct cold_shard_owner *h,
+                     const struct cold_shard_owner_terms *t, struct err *e)
 {
     bool found = false, any = false;
     int rc = 0;
@@ -238,8 +239,8 @@ static int may_claim(struct object_store *o, uint32_t shard, const struct cold_h
     return rc;
 }
 
-int cold_holder_check(struct object_store *o, uint32_t shard, const struct cold_holder *h,
-                      const struct cold_holder_terms *t, struct err *e)
+int cold_shard_owner_check(struct object_store *o, uint32_t shard, const struct cold_shard_owner *h,
+                           const struct cold_shard_owner_terms *t, struct err *e)
 {
     struct claims c;
     int rc = look(o, shard, h->id, &c, e);

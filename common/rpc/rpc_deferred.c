@@ -4,28 +4,28 @@
  * that answer each other at once would keep it there and starve the sockets; posted calls of one
  * round run once. The posted call holds the struct, so it outlives an owner that frees it early.
  */
-#include "common/rpc/rpc_soon.h"
+#include "common/rpc/rpc_deferred.h"
 
 #include "common/base/mem.h"
 
-struct rpc_soon {
+struct rpc_deferred {
     struct loop *loop; /* borrowed */
     loop_fn fn;        /* NULL: freed by its owner */
     void *cookie;
     bool posted;
 };
 
-struct rpc_soon *rpc_soon_new(struct loop *l, loop_fn fn, void *cookie)
+struct rpc_deferred *rpc_deferred_new(struct loop *l, loop_fn fn, void *cookie)
 {
-    struct rpc_soon *s = XNEW(struct rpc_soon);
+    struct rpc_deferred *s = XNEW(struct rpc_deferred);
 
-    *s = (struct rpc_soon){ .loop = l, .fn = fn, .cookie = cookie };
+    *s = (struct rpc_deferred){ .loop = l, .fn = fn, .cookie = cookie };
     return s;
 }
 
 static void soon_on_post(void *cookie)
 {
-    struct rpc_soon *s = cookie;
+    struct rpc_deferred *s = cookie;
 
     s->posted = false;
     if (s->fn)
@@ -34,7 +34,7 @@ static void soon_on_post(void *cookie)
         xfree(s);
 }
 
-void rpc_soon_kick(struct rpc_soon *s)
+void rpc_deferred_schedule(struct rpc_deferred *s)
 {
     CHECK(s->fn);
     if (s->posted)
@@ -43,7 +43,7 @@ void rpc_soon_kick(struct rpc_soon *s)
     loop_post(s->loop, soon_on_post, s);
 }
 
-void rpc_soon_free(struct rpc_soon *s)
+void rpc_deferred_free(struct rpc_deferred *s)
 {
     if (!s)
         return;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
-#include "common/rpc/rpc_source.h"
+#include "common/rpc/rpc_reassembly.h"
 #include "tests/lib/net/rpc_bed.h"
 
 #define CHUNK  ((uint32_t)RPC_FRAME_CHUNK)
@@ -31,11 +31,12 @@ static struct rpc_frame frame(uint64_t epoch, uint64_t seq)
 }
 
 /* Takes a message of one frame; what became of it. */
-static enum rpc_drop take_small(struct rpc_sources *t, uint64_t epoch, uint64_t seq, uint64_t now)
+static enum rpc_drop take_small(struct rpc_reassembly *t, uint64_t epoch, uint64_t seq,
+                                uint64_t now)
 {
     struct rpc_frame f = frame(epoch, seq);
     struct rpc_msg *m;
-    enum rpc_drop why = rpc_sources_take(t, &f, now, &m);
+    enum rpc_drop why = rpc_reassembly_add(t, &f, now, &m);
 
     assert_int_equal(why == RPC_DROP_NONE, m != NULL);
     rpc_msg_free(m);
@@ -54,7 +55,7 @@ static struct rpc_frame chunk_of(uint64_t seq, struct str body, uint32_t index)
 
 static void each_number_counts_once(void **state)
 {
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
 
     (void)state;
     for (uint64_t seq = 1; seq < 40000; seq++) {
@@ -63,8 +64,8 @@ static void each_number_counts_once(void **state)
     }
     /* Another epoch is another sender. */
     assert_int_equal(take_small(t, 6, 1, 0), RPC_DROP_NONE);
-    assert_int_equal(rpc_sources_len(t), 2);
-    rpc_sources_free(t);
+    assert_int_equal(rpc_reassembly_len(t), 2);
+    rpc_reassembly_free(t);
 }
 
 /* Beside a slow obvious model: all numbers ever taken. */
@@ -72,7 +73,7 @@ static void overtaking_within_the_window(void **state)
 {
     enum { NUMBERS = 60000 };
     static bool taken[NUMBERS + 1];
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
     uint64_t top = 0, seed = 42;
     struct prng p;
 
@@ -92,14 +93,14 @@ static void overtaking_within_the_window(void **state)
     assert_int_equal(take_small(t, 5, UINT64_MAX, 0), RPC_DROP_NONE);
     assert_int_equal(take_small(t, 5, UINT64_MAX, 0), RPC_DROP_DUPLICATE);
     assert_int_equal(take_small(t, 5, 1, 0), RPC_DROP_DUPLICATE);
-    rpc_sources_free(t);
+    rpc_reassembly_free(t);
 }
 
 /* Chunks of several messages, shuffled, each sent up to three times. */
 static void chunks_in_any_order_repeated(void **state)
 {
     enum { MESSAGES = 6, CHUNKS = 5, SENDS = MESSAGES * CHUNKS * 3 };
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
     struct buf bodies[MESSAGES];
     uint32_t order[SENDS];
     int whole[MESSAGES] = { 0 };
@@ -125,7 +126,7 @@ static void chunks_in_any_order_repeated(void **state)
         struct rpc_frame f = chunk_of(1 + which, buf_str(&bodies[which]), order[i] % CHUNKS);
         struct rpc_msg *m;
 
-        (void)rpc_sources_take(t, &f, 0, &m);
+        (void)rpc_reassembly_add(t, &f, 0, &m);
         if (!m)
             continue;
         assert_true(str_eq(buf_str(&m->body), buf_str(&bodies[which])));
@@ -133,17 +134,17 @@ static void chunks_in_any_order_repeated(void **state)
         whole[which]++;
         rpc_msg_free(m);
     }
-    assert_int_equal(rpc_sources_bytes(t), 0);
+    assert_int_equal(rpc_reassembly_bytes(t), 0);
     for (int i = 0; i < MESSAGES; i++) {
         assert_int_equal(whole[i], 1);
         buf_deinit(&bodies[i]);
     }
-    rpc_sources_free(t);
+    rpc_reassembly_free(t);
 }
 
 static void incomplete_messages_expire(void **state)
 {
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
     struct rpc_frame f;
     struct rpc_msg *m;
     struct buf body;
@@ -153,27 +154,27 @@ static void incomplete_messages_expire(void **state)
     rpc_bed_bytes(&body, 3 * CHUNK, 1);
     f = chunk_of(1, buf_str(&body), 0);
     f.left_ms = 2000;
-    assert_int_equal(rpc_sources_take(t, &f, SECOND, &m), RPC_DROP_NONE);
+    assert_int_equal(rpc_reassembly_add(t, &f, SECOND, &m), RPC_DROP_NONE);
     assert_null(m);
-    assert_int_equal(rpc_sources_bytes(t), 3 * CHUNK);
-    assert_int_equal(rpc_sources_tick(t, 2 * SECOND), 0);
-    assert_int_equal(rpc_sources_tick(t, 3 * SECOND), 1);
-    assert_int_equal(rpc_sources_bytes(t), 0);
+    assert_int_equal(rpc_reassembly_bytes(t), 3 * CHUNK);
+    assert_int_equal(rpc_reassembly_tick(t, 2 * SECOND), 0);
+    assert_int_equal(rpc_reassembly_tick(t, 3 * SECOND), 1);
+    assert_int_equal(rpc_reassembly_bytes(t), 0);
     /* Without a deadline: a minute. */
     f.left_ms = 0;
     f.seq = 2;
-    assert_int_equal(rpc_sources_take(t, &f, 3 * SECOND, &m), RPC_DROP_NONE);
-    assert_int_equal(rpc_sources_tick(t, 62 * SECOND), 0);
-    assert_int_equal(rpc_sources_tick(t, 63 * SECOND), 1);
+    assert_int_equal(rpc_reassembly_add(t, &f, 3 * SECOND, &m), RPC_DROP_NONE);
+    assert_int_equal(rpc_reassembly_tick(t, 62 * SECOND), 0);
+    assert_int_equal(rpc_reassembly_tick(t, 63 * SECOND), 1);
     /* Nothing heard for a minute and nothing waited for: the sender is forgotten as well. */
-    assert_int_equal(rpc_sources_len(t), 0);
+    assert_int_equal(rpc_reassembly_len(t), 0);
     buf_deinit(&body);
-    rpc_sources_free(t);
+    rpc_reassembly_free(t);
 }
 
 static void memory_is_bounded(void **state)
 {
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
     struct rpc_frame f;
     struct rpc_msg *m;
     struct buf body;
@@ -184,28 +185,28 @@ static void memory_is_bounded(void **state)
     rpc_bed_bytes(&body, MESSAGE_MAX, 1);
     for (uint64_t seq = 1; seq <= 10; seq++) {
         f = chunk_of(seq, buf_str(&body), 1);
-        taken += rpc_sources_take(t, &f, 0, &m) == RPC_DROP_NONE;
+        taken += rpc_reassembly_add(t, &f, 0, &m) == RPC_DROP_NONE;
     }
     assert_int_equal(taken, BYTES_MAX / MESSAGE_MAX);
-    assert_int_equal(rpc_sources_bytes(t), BYTES_MAX);
+    assert_int_equal(rpc_reassembly_bytes(t), BYTES_MAX);
     /* What the head promises decides, whole or in parts, compressed or not. */
     f = frame(5, 100);
     f.total = f.raw = MESSAGE_MAX + 1;
     f.body = str_sub(buf_str(&body), 0, CHUNK);
-    assert_int_equal(rpc_sources_take(t, &f, 0, &m), RPC_DROP_OVERSIZE);
+    assert_int_equal(rpc_reassembly_add(t, &f, 0, &m), RPC_DROP_OVERSIZE);
     f = frame(5, 101);
     f.flags = RPC_FLAG_ZSTD;
     f.total = 10;
     f.raw = UINT32_MAX;
     f.body = str_sub(buf_str(&body), 0, 10);
-    assert_int_equal(rpc_sources_take(t, &f, 0, &m), RPC_DROP_OVERSIZE);
+    assert_int_equal(rpc_reassembly_add(t, &f, 0, &m), RPC_DROP_OVERSIZE);
     buf_deinit(&body);
-    rpc_sources_free(t);
+    rpc_reassembly_free(t);
 }
 
 static void chunks_that_disagree_are_refused(void **state)
 {
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
     struct rpc_frame f;
     struct rpc_msg *m;
     struct buf body;
@@ -214,33 +215,33 @@ static void chunks_that_disagree_are_refused(void **state)
     buf_init(&body, MESSAGE_MAX);
     rpc_bed_bytes(&body, 3 * CHUNK, 1);
     f = chunk_of(1, buf_str(&body), 0);
-    assert_int_equal(rpc_sources_take(t, &f, 0, &m), RPC_DROP_NONE);
+    assert_int_equal(rpc_reassembly_add(t, &f, 0, &m), RPC_DROP_NONE);
     f = chunk_of(1, str_sub(buf_str(&body), 0, 2 * CHUNK), 1);
-    assert_int_equal(rpc_sources_take(t, &f, 0, &m), RPC_DROP_HEADER);
+    assert_int_equal(rpc_reassembly_add(t, &f, 0, &m), RPC_DROP_HEADER);
     f = chunk_of(1, buf_str(&body), 1);
     f.id++;
-    assert_int_equal(rpc_sources_take(t, &f, 0, &m), RPC_DROP_HEADER);
+    assert_int_equal(rpc_reassembly_add(t, &f, 0, &m), RPC_DROP_HEADER);
     f = chunk_of(1, buf_str(&body), 0);
-    assert_int_equal(rpc_sources_take(t, &f, 0, &m), RPC_DROP_DUPLICATE);
+    assert_int_equal(rpc_reassembly_add(t, &f, 0, &m), RPC_DROP_DUPLICATE);
     buf_deinit(&body);
-    rpc_sources_free(t);
+    rpc_reassembly_free(t);
 }
 
 static void senders_are_bounded(void **state)
 {
-    struct rpc_sources *t = rpc_sources_new(MESSAGE_MAX, BYTES_MAX);
+    struct rpc_reassembly *t = rpc_reassembly_new(MESSAGE_MAX, BYTES_MAX);
 
     (void)state;
-    for (uint64_t epoch = 1; epoch <= RPC_SOURCES_MAX; epoch++)
+    for (uint64_t epoch = 1; epoch <= RPC_REASSEMBLY_MAX; epoch++)
         assert_int_equal(take_small(t, epoch, 1, epoch), RPC_DROP_NONE);
     assert_int_equal(take_small(t, 5000, 1, SECOND), RPC_DROP_SOURCES);
     /* Old ones still work, and the sender silent for longest is forgotten once it was silent long
      * enough. */
     assert_int_equal(take_small(t, 1, 2, SECOND), RPC_DROP_NONE);
     assert_int_equal(take_small(t, 5000, 1, 20 * SECOND), RPC_DROP_NONE);
-    assert_int_equal(rpc_sources_len(t), RPC_SOURCES_MAX);
+    assert_int_equal(rpc_reassembly_len(t), RPC_REASSEMBLY_MAX);
     assert_int_equal(take_small(t, 1, 2, 20 * SECOND), RPC_DROP_DUPLICATE);
-    rpc_sources_free(t);
+    rpc_reassembly_free(t);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
  * cold_place: dir:/path, or s3://bucket/prefix with an endpoint and a file of keys, which
  * is read again for each request.
  */
-#include "common/cold/place.h"
+#include "common/cold/conf.h"
 
 #include <stdio.h>
 
@@ -76,8 +76,8 @@ static int open_bucket(const struct cold_conf *c, struct str rest, struct env *e
     return rc;
 }
 
-int cold_place_open(const struct cold_conf *c, struct env *env, const atomic_bool *stop,
-                    struct object_store **ret, struct err *e)
+int cold_conf_open(const struct cold_conf *c, struct env *env, const atomic_bool *stop,
+                   struct object_store **ret, struct err *e)
 {
     struct str url = str_c(c->url);
 
@@ -89,13 +89,13 @@ int cold_place_open(const struct cold_conf *c, struct env *env, const atomic_boo
                    c->url);
 }
 
-int cold_place_check(const struct cold_conf *c, struct env *env, struct err *e)
+int cold_conf_check(const struct cold_conf *c, struct env *env, struct err *e)
 {
     struct object_store *o;
 
     if (str_starts(str_c(c->url), STR("dir:/"))) /* opening it would make the folder */
         return object_dir_check(c->url + 4, e) ? err_wrap(e, "cold.url") : 0;
-    if (cold_place_open(c, env, NULL, &o, e))
+    if (cold_conf_open(c, env, NULL, &o, e))
         return e->code;
     object_close(o);
     return 0;

@@ -7,7 +7,7 @@
  * Linear searches are fine here: hints are few, and these requests are mistakes. Paths longer than
  * PATH_SHOWN get no hint, so the work for one request is bounded.  Thread: the loop's.
  */
-#include "common/net/http_lost.h"
+#include "common/net/http_not_found.h"
 
 #include "common/net/http_server.h"
 #include "common/net/svc/svc_wire.h"
@@ -17,7 +17,7 @@
 #define MESSAGE_MAX  (2 * KIB)
 #define UNKNOWN_CODE 12 /* of gRPC: unimplemented */
 
-void http_lost_hint(struct http_server *s, const char *path, const char *text)
+void http_not_found_hint(struct http_server *s, const char *path, const char *text)
 {
     CHECK(path[0] == '/');
     vec_push(&s->routes.hints, ((struct http_hint){ path, text }));
@@ -92,7 +92,7 @@ void http_lost_text(const struct http_routes *t, struct str path, struct buf *ou
         buf_addf(out, ": %s", text);
 }
 
-void http_reply_lost(struct http_req *r)
+void http_reply_not_found(struct http_req *r)
 {
     const struct http_xchg *x = container_of(r, struct http_xchg, req);
     struct buf b, text;
@@ -123,11 +123,11 @@ void http_reply_lost(struct http_req *r)
 static void on_end(struct http_req *r, const struct err *e)
 {
     (void)e;
-    http_reply_lost(r);
+    http_reply_not_found(r);
 }
 
 void http_lost_taken(struct http_req *r)
 {
     r->on_end = on_end;
-    r->on_gone = http_reply_lost;
+    r->on_gone = http_reply_not_found;
 }

@@ -10,7 +10,7 @@
  */
 #include "common/net/http2/http2_conn.h"
 
-uint64_t http2_due_in(const struct http2 *c, uint32_t ms)
+uint64_t http2_timer_in(const struct http2 *c, uint32_t ms)
 {
     return ms ? http_server_now_ms(c->conn.server) + ms : HTTP2_NEVER;
 }
@@ -74,7 +74,7 @@ static bool write_moved(struct http2 *c)
     size_t moved = c->unsent_mark - MIN(unsent, c->unsent_mark);
 
     c->unsent_mark = unsent;
-    c->write_due = http2_due_in(c, c->conn.server->o.write_ms);
+    c->write_due = http2_timer_in(c, c->conn.server->o.write_ms);
     return moved >= HTTP2_PROGRESS;
 }
 
@@ -86,7 +86,7 @@ static bool body_moved(struct http2_stream *s)
     uint64_t moved = got - s->body_mark;
 
     s->body_mark = got;
-    s->body_due = http2_due_in(s->conn, pieces ? o->idle_ms : o->body_ms);
+    s->body_due = http2_timer_in(s->conn, pieces ? o->idle_ms : o->body_ms);
     return moved >= (pieces ? 1 : HTTP2_PROGRESS) || (pieces && http_xchg_window(s->x) == 0);
 }
 
@@ -95,7 +95,7 @@ static bool reply_moved(struct http2_stream *s)
     uint64_t moved = s->sent - s->sent_mark;
 
     s->sent_mark = s->sent;
-    s->write_due = http2_due_in(s->conn, s->conn->conn.server->o.write_ms);
+    s->write_due = http2_timer_in(s->conn, s->conn->conn.server->o.write_ms);
     return moved >= HTTP2_PROGRESS;
 }
 
@@ -177,7 +177,7 @@ void http2_set_phase(struct http2 *c)
     if (c->lingering || !c->greeted)
         return;
     if (c->head)
-        c->phase_due = http2_due_in(c, o->head_ms);
+        c->phase_due = http2_timer_in(c, o->head_ms);
     else
-        c->phase_due = c->live ? HTTP2_NEVER : http2_due_in(c, o->idle_ms);
+        c->phase_due = c->live ? HTTP2_NEVER : http2_timer_in(c, o->idle_ms);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy_give: the leader's offers, the copies made for them, and their bytes for a replica that
+ * file_copy_send: the leader's offers, the copies made for them, and their bytes for a replica that
  * asks.
  *
  *   leader                              replica
@@ -594,7 +594,7 @@ static uint64_t due_of(struct repl_hub *h, uint64_t now, const struct copy_ask *
     return due > now ? due : 0;
 }
 
-void copy_give(struct repl_copy *c, struct rpc_call *call, const struct copy_ask *a)
+void file_copy_send(struct repl_copy *c, struct rpc_call *call, const struct copy_ask *a)
 {
     struct repl_hub *h = c->n->o.hub;
     struct copy_out *o = out_find(c, a->id);

@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cold/offload.h"
-#include "common/cold/owners.h"
+#include "common/cold/usage.h"
 #include "common/store/kv/kv_mem.h"
 
 #define CF      KV_FINE
@@ -234,7 +234,7 @@ static void put_owners(struct bed *b, struct str value)
     struct buf key;
 
     buf_init(&key, KIB);
-    cold_owners_key(CF, key_str(&first), &key);
+    cold_usage_key(CF, key_str(&first), &key);
     if (value.ptr)
         kv_batch_put(batch, KV_META, buf_str(&key), value);
     else
@@ -257,13 +257,13 @@ static void test_unknown(void **state)
     assert_true(s.all == bytes && s.known == 0);
     /* Another part's: that program moved the bucket again. */
     struct part_info other = { .hash = { 1, 2 }, .size = bytes };
-    struct cold_owners o = { 0 };
+    struct cold_usage o = { 0 };
     struct key first = key_of(3, 1, 1, 0);
     other.first = key_str(&first);
     buf_init(&key, KIB);
-    buf_init(&value, COLD_OWNERS_ROW_MAX);
-    cold_owners_add(&o, key_str(&first), STR("v"));
-    cold_owners_row(&o, CF, &other, &key, &value);
+    buf_init(&value, COLD_USAGE_ROW_MAX);
+    cold_usage_add(&o, key_str(&first), STR("v"));
+    cold_usage_row(&o, CF, &other, &key, &value);
     put_owners(b, buf_str(&value));
     s = look(b, NULL);
     assert_true(s.all == bytes && s.known == 0);
@@ -278,7 +278,7 @@ static void test_unknown(void **state)
     bytes = move(b);
     s = look(b, NULL);
     assert_true(s.all == bytes && s.known == bytes);
-    cold_owners_deinit(&o);
+    cold_usage_deinit(&o);
     buf_deinit(&value);
     buf_deinit(&key);
 }
@@ -286,31 +286,31 @@ static void test_unknown(void **state)
 /* Over the limit of owners, and a row that gives out too much. */
 static void test_limits(void **state)
 {
-    struct cold_owners o = { 0 }, back = { 0 };
+    struct cold_usage o = { 0 }, back = { 0 };
     struct part_info info = { .hash = { 5, 6 }, .size = 1000003, .first = STR("first") };
     struct buf key, value;
     uint64_t sum = 0;
 
     (void)state;
     buf_init(&key, KIB);
-    buf_init(&value, COLD_OWNERS_ROW_MAX);
-    for (uint32_t i = 0; i < 2 * COLD_OWNERS_MAX; i++) {
+    buf_init(&value, COLD_USAGE_ROW_MAX);
+    for (uint32_t i = 0; i < 2 * COLD_USAGE_MAX; i++) {
         struct key k = key_of(1, UINT32_MAX, i, 0);
-        cold_owners_add(&o, key_str(&k), STR("value"));
+        cold_usage_add(&o, key_str(&k), STR("value"));
     }
-    cold_owners_row(&o, CF, &info, &key, &value);
-    assert_int_equal(cold_owners_read(buf_str(&value), info.hash, info.size, &back, &e), 0);
-    assert_int_equal(back.of.len, COLD_OWNERS_MAX);
+    cold_usage_row(&o, CF, &info, &key, &value);
+    assert_int_equal(cold_usage_read(buf_str(&value), info.hash, info.size, &back, &e), 0);
+    assert_int_equal(back.of.len, COLD_USAGE_MAX);
     vec_for (i, &back.of)
         sum += back.of.ptr[i].bytes;
     assert_int_equal(sum, info.size / 2);
-    assert_int_equal(cold_owners_read(buf_str(&value), info.hash, sum - 1, &back, &e), ERR_CORRUPT);
+    assert_int_equal(cold_usage_read(buf_str(&value), info.hash, sum - 1, &back, &e), ERR_CORRUPT);
     value.len--;
-    assert_int_equal(cold_owners_read(buf_str(&value), info.hash, info.size, &back, &e),
+    assert_int_equal(cold_usage_read(buf_str(&value), info.hash, info.size, &back, &e),
                      ERR_CORRUPT);
-    assert_int_equal(cold_owners_read(STR(""), info.hash, info.size, &back, &e), ERR_CORRUPT);
-    cold_owners_deinit(&back);
-    cold_owners_deinit(&o);
+    assert_int_equal(cold_usage_read(STR(""), info.hash, info.size, &back, &e), ERR_CORRUPT);
+    cold_usage_deinit(&back);
+    cold_usage_deinit(&o);
     buf_deinit(&value);
     buf_deinit(&key);
 }
