@@ -28,9 +28,9 @@
 #include "distributor/rules/rules.h"
 #include "distributor/rules/stored.h"
 #include "distributor/scrape/scrape.h"
-#include "distributor/send/knowns.h"
-#include "distributor/send/ledger.h"
+#include "distributor/send/ack_audit.h"
 #include "distributor/send/secret.h"
+#include "distributor/send/symbol_sessions.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
 #define DECODE_SHARE      8 /* of the memory limit: what one push may take at most, 1 in so many */
@@ -86,14 +86,14 @@ static void distributor_free(void *self)
     peers_free(d->peers);
     xfree(d->secret_text);
     tenants_free(d->tenants);
-    knowns_free(d->knowns);
+    symbol_sessions_free(d->knowns);
     stored_free(d->stored);
     parca_since_free(d->parca_since);
     rules_free(d->rules);
     ledger_book_free(d->book);
     route_free(d->route);
     intake_pool_free(d);
-    arenas_free(d->arenas);
+    arena_pool_free(d->arenas);
     d->magic = 0;
     xfree(d);
 }
@@ -183,7 +183,7 @@ static uint64_t known_used(void *cookie)
 {
     const struct distributor *d = cookie;
 
-    return knowns_bytes(d->knowns);
+    return symbol_sessions_bytes(d->knowns);
 }
 
 /* Memory that is kept for the next pushes, outside of the budget of pushes in work. */
@@ -191,7 +191,7 @@ static uint64_t kept_used(void *cookie)
 {
     const struct distributor *d = cookie;
 
-    return arenas_bytes(d->arenas) + intake_spares_bytes(d) +
+    return arena_pool_bytes(d->arenas) + intake_spares_bytes(d) +
            (d->parca_since ? parca_since_bytes(d->parca_since) : 0);
 }
 
@@ -201,10 +201,10 @@ static void on_shrink(void *cookie, unsigned percent)
     const struct distributor *d = cookie;
 
     if (d->knowns)
-        knowns_shrink(d->knowns, percent);
+        symbol_sessions_shrink(d->knowns, percent);
     if (d->parca_since)
         parca_since_shrink(d->parca_since, percent);
-    arenas_shrink(d->arenas, percent < 100 ? 0 : 100);
+    arena_pool_shrink(d->arenas, percent < 100 ? 0 : 100);
 }
 
 static void start_knowns(struct distributor *d)
@@ -213,10 +213,10 @@ static void start_knowns(struct distributor *d)
 
     if (!d->conf->known_stacks)
         return;
-    d->knowns =
-        knowns_new(d->conf->known_bytes ? d->conf->known_bytes
+    d->knowns = symbol_sessions_new(d->conf->symbol_session_bytes
+                                        ? d->conf->symbol_session_bytes
                                         : (size_t)memory_share(ctx->memory_limit, MEMORY_KNOWN),
-                   ctx->env, hash_u64(d->seed));
+                                    ctx->env, hash_u64(d->seed));
     memory_watch(ctx->memory, MEMORY_KNOWN, known_used, d);
 }
 
@@ -248,9 +248,9 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
                                 ? d->conf->in_flight_bytes
                                 : memory_share(ctx->memory_limit, MEMORY_PUSHES));
     memory_watch_budget(ctx->memory, MEMORY_PUSHES, &d->memory);
-    d->arenas =
-        arenas_new((size_t)MIN(MAX(ctx->memory_limit / ARENAS_SHARE / ARENA_KEPT, 1), ARENAS_MOST),
-                   ARENA_KEPT);
+    d->arenas = arena_pool_new(
+        (size_t)MIN(MAX(ctx->memory_limit / ARENAS_SHARE / ARENA_KEPT, 1), ARENAS_MOST),
+        ARENA_KEPT);
     code = start_tenants(d, e);
     if (!code)
         code = start_node(ctx, d, e);

@@ -35,7 +35,7 @@
 #include "distributor/base/state.h"
 #include "distributor/intake/intake.h"
 #include "distributor/rules/rules.h"
-#include "distributor/send/ledger.h"
+#include "distributor/send/ack_audit.h"
 #include "distributor/send/pack.h"
 
 #define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')
@@ -58,7 +58,7 @@ struct lane {
     struct import_count count;
     size_t part;    /* slots that are stored, where the message goes slot by slot */
     size_t place;   /* parts of it that are stored, where its series have several shards */
-    uint32_t epoch; /* ledger.h: the same for all attempts */
+    uint32_t epoch; /* ack_audit.h: the same for all attempts */
     bool unsure;    /* an attempt of the part was not answered: it may have been stored */
     /* Written on the pool. */
     struct arena *arena;
@@ -214,7 +214,7 @@ static void lane_counted(struct lane *l, uint64_t stored, uint64_t duplicates)
     vec_for (i, &l->ids)
         acks_add(&all, l->ids.ptr[i].wid);
     if (!duplicates)
-        ledger_acked(l->job->d->book, &w, &all);
+        ack_audit_add(l->job->d->book, &w, &all);
     else if (l->unsure || stored)
         lane_doubt(l, true);
     /* else it was there before we tried */

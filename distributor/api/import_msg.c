@@ -23,7 +23,7 @@
 #include "common/base/wr.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
-#include "distributor/send/placing.h"
+#include "distributor/send/shard_routing.h"
 #include "proto/ingest.pb-c.h"
 
 #define MESSAGES_MAX 65536
@@ -464,8 +464,8 @@ static uint32_t place_of(const struct import *x, const Embertree__WriteSeries *s
 
     for (size_t i = 0; i < s->n_labels; i++)
         room[i] = (struct label){ bytes_str(s->labels[i]->name), bytes_str(s->labels[i]->value) };
-    return map_shard(x->o->map, x->o->tenant, bytes_str(x->m->service), placing_hash(&labels, NULL),
-                     when);
+    return map_shard(x->o->map, x->o->tenant, bytes_str(x->m->service),
+                     shard_routing_hash(&labels, NULL), when);
 }
 
 /* Which series go where; in x->m they stay in their order. */

@@ -21,7 +21,7 @@ struct import_opts {
     uint32_t node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: not moved */
     uint32_t shards;
     const struct map *map; /* NULL: by shard_of of `shards` */
-    uint64_t distributor;  /* ledger.h; 0: the acks are not audited */
+    uint64_t distributor;  /* ack_audit.h; 0: the acks are not audited */
     uint32_t epoch;
 };
 struct import_count {

@@ -65,7 +65,7 @@ static const struct conf_row rows[] = {
     CONF_BOOL(
         ST, known_stacks, "known_stacks", "true",
         "Remember stacks by service, and send ingesters their numbers instead of the stacks."),
-    CONF_BYTES(ST, known_bytes, "known_bytes", "0", NULL, NULL,
+    CONF_BYTES(ST, symbol_session_bytes, "known_bytes", "0", NULL, NULL,
                "Memory of what is remembered of services. 0: 2 % of the memory limit."),
     CONF_U64(ST, tenant_requests, "tenant_requests", "256", "1", "1000000",
              "Pushes of one tenant in work at once; over it 429. Only with many tenants."),

@@ -18,10 +18,11 @@ struct distributor_conf {
     uint64_t attempt_ms;         /* one attempt to reach an ingester */
     uint64_t in_flight_bytes;
     bool known_stacks;
-    uint64_t known_bytes;        /* memory of all pushes being decoded; 0: a share of the limit */
-    uint64_t tenant_requests;    /* in flight, of one tenant */
-    uint64_t tenant_rate_bytes;  /* per second, of bodies; 0 = unlimited */
-    bool tenant_limits;          /* those of a shared server, where there are several tenants */
+    uint64_t symbol_session_bytes; /* memory of all pushes being decoded; 0: a share of the
+    limit */
+    uint64_t tenant_requests;      /* in flight, of one tenant */
+    uint64_t tenant_rate_bytes;    /* per second, of bodies; 0 = unlimited */
+    bool tenant_limits;            /* those of a shared server, where there are several tenants */
     uint64_t limits_of;          /* distributors among which a tenant spreads; 0: those that live */
     uint64_t stored_interval_ms; /* between two questions what tenants have stored */
     uint64_t tenant_burst_bytes;

@@ -11,13 +11,13 @@
 #include "common/base/hash.h"
 #include "common/role/core/role.h"
 #include "common/role/route/route.h"
-#include "distributor/base/arenas.h"
+#include "distributor/base/arena_pool.h"
 #include "distributor/base/left_out.h"
 #include "distributor/base/metrics.h"
 #include "distributor/base/options.h"
 #include "distributor/base/tenants.h"
 
-struct knowns;
+struct symbol_sessions;
 struct ledger_book;
 
 struct distributor {
@@ -33,12 +33,12 @@ struct distributor {
     struct peers *peers;      /* owned: counts distributors; NULL: their number is configured */
     char *secret_text;        /* owned; of write_id_secret_file; NULL: no file is named */
     struct ledger_book *book; /* owned; NULL: none */
-    struct knowns *knowns;    /* owned; NULL: nothing is remembered */
-    struct rules *rules;      /* owned */
-    struct stored *stored;    /* owned: bytes that tenants have in files */
+    struct symbol_sessions *knowns;  /* owned; NULL: nothing is remembered */
+    struct rules *rules;             /* owned */
+    struct stored *stored;           /* owned: bytes that tenants have in files */
     struct parca_since *parca_since; /* owned; NULL: Parca's counters are stored as they come */
     struct budget memory;            /* of pushes in work; any thread */
-    struct arenas *arenas;           /* owned: of pushes; any thread */
+    struct arena_pool *arenas;       /* owned: of pushes; any thread */
     struct intake *spares;           /* owned: requests that ended, for the next ones */
     size_t spares_len;
     uint64_t seed;          /* of all tables of pushes; random, so clients do not know it */

@@ -11,7 +11,7 @@
 #include "distributor/formats/push.h"
 
 #include "distributor/formats/normalize.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 
 #define SERIES_FIRST 4
 #define WORD_MAX     255 /* bytes of each part of a profile type id */
@@ -46,7 +46,7 @@ void push_deinit(struct push *p)
     if (p->known_taken && p->known_grew) /* nothing of it was sent, or will be */
         atomic_store_explicit(&p->known->dead, true, memory_order_relaxed);
     push_known_put(p);
-    known_unref(p->known);
+    symbol_session_unref(p->known);
     p->known = NULL;
     stacks_deinit(&p->stacks);
 }

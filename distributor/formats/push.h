@@ -11,7 +11,7 @@
 #include "common/model/ptype.h"
 #include "common/model/stacks.h"
 #include "distributor/formats/ingest.h"
-#include "distributor/formats/pprof/known_counts.h"
+#include "distributor/formats/pprof/symbol_session_counts.h"
 
 struct push;
 
@@ -62,11 +62,11 @@ enum push_drop {
 const char *push_drop_name(enum push_drop d);
 #define PUSH_OVERFLOW "[overflow]" /* frame below the known part of such a stack */
 
-/* Gives the symbol session of a service, for stacks that were sent before: known.h. */
+/* Gives the symbol session of a service, for stacks that were sent before: symbol_session.h. */
 struct push_memory {
     /* After push_base. NULL: nothing is known of this service, or it is in use. */
-    struct known *(*take)(void *cookie, const struct push *p);
-    void (*put)(void *cookie, struct known *k); /* back; the push keeps a reference */
+    struct symbol_session *(*take)(void *cookie, const struct push *p);
+    void (*put)(void *cookie, struct symbol_session *k); /* back; the push keeps a reference */
     void *cookie;
 };
 
@@ -76,11 +76,11 @@ struct push {
     struct push_memory memory; /* take NULL: none */
     /* NULL, or what the stacks are in, and `stacks` is empty: node i + 1 of the push is
      * known_nodes[i] there. */
-    struct known *known;
+    struct symbol_session *known;
     const uint32_t *known_nodes;
     size_t known_len;
-    struct known_counts known_upto; /* what must have been told */
-    bool known_taken, known_grew;   /* still ours alone; by this push */
+    struct symbol_session_counts known_upto; /* what must have been told */
+    bool known_taken, known_grew;            /* still ours alone; by this push */
     struct str service;
     struct labels base;          /* labels that all series have */
     struct exid ids[EXID_KINDS]; /* by kind: of the whole push, from its name; len 0: none */

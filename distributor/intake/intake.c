@@ -30,9 +30,9 @@
 #include "common/base/wr.h"
 #include "distributor/base/tokens.h"
 #include "distributor/intake/intake_impl.h"
-#include "distributor/send/knowns.h"
-#include "distributor/send/ledger.h"
+#include "distributor/send/ack_audit.h"
 #include "distributor/send/pack.h"
+#include "distributor/send/symbol_sessions.h"
 
 #define KEY_BYTES_MAX  255
 #define LANES          8
@@ -197,7 +197,7 @@ static void push_counted(const struct intake_push *p, uint64_t stored, uint64_t 
     struct ledger_write w = { p->shard, p->epoch, p->k->tenant->name };
 
     if (!duplicates)
-        ledger_acked(p->k->d->book, &w, &p->acks);
+        ack_audit_add(p->k->d->book, &w, &p->acks);
     else if (p->unsure || stored)
         push_doubt(p, true);
     /* else it was there before our first attempt: another distributor stored it */
@@ -317,7 +317,7 @@ static void push_acked(struct intake_push *p, struct str reply)
     k->duplicates += r.duplicates;
     k->samples += p->push.samples;
     if (p->told && r.learnt)
-        knowns_understood(k->d->knowns, p->push.known, &p->push.known_upto);
+        symbol_sessions_understood(k->d->knowns, p->push.known, &p->push.known_upto);
     push_counted(p, r.stored, r.duplicates);
     intake_add_drops(k, &p->push);
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
@@ -340,7 +340,7 @@ static void push_not_known(struct intake_push *p)
 
     metric_add(d->metrics.told_refused, 1);
     if (p->push.known)
-        knowns_refused(d->knowns, p->push.known, now_ms(p->k));
+        symbol_sessions_refused(d->knowns, p->push.known, now_ms(p->k));
     push_retry(p);
 }
 

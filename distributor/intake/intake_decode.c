@@ -12,8 +12,8 @@
  * An error of the decoder itself fails the request as a whole, before anything of it is sent.
  */
 #include "distributor/intake/intake_impl.h"
-#include "distributor/send/knowns.h"
 #include "distributor/send/pack.h"
+#include "distributor/send/symbol_sessions.h"
 
 #define PUSH_LEAST (64 * KIB) /* another push is not begun with less memory than this */
 #define ID_MOST    128        /* bytes kept of a sender's id, for error texts */
@@ -62,7 +62,7 @@ void intake_push_free(struct intake_push *p)
     if (!whole->over || whole->parts)
         return;
     push_deinit(&whole->push);
-    arenas_give(whole->k->d->arenas, whole->arena);
+    arena_pool_put(whole->k->d->arenas, whole->arena);
     whole->magic = 0;
     if (whole->k->spare)
         xfree(whole);
@@ -123,7 +123,7 @@ static uint32_t place_of(const struct intake_push *p, struct str service,
     bool placed = map_is_placed(k->map, k->tenant->name, service);
 
     return map_shard(k->map, k->tenant->name, service,
-                     placed ? placing_hash(&s->labels, &p->push.base) : 0, p->when_ms);
+                     placed ? shard_routing_hash(&s->labels, &p->push.base) : 0, p->when_ms);
 }
 
 /* A symbol session covers whole pushes of one service to one shard. It is not used if rules left
@@ -323,7 +323,7 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
         return 0;
     if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
         return push_full(&p->push, e);
-    p->when_ms = placing_when(p->in, &p->push, p->write_base.kind, p->leaves.slots[0]);
+    p->when_ms = shard_routing_when(p->in, &p->push, p->write_base.kind, p->leaves.slots[0]);
     if (expand_unless_single_shard(p, series, e))
         return e->code;
     return split_places(p, &w, e);
@@ -344,7 +344,7 @@ static void drop_parts(struct intake *k, const struct intake_push *p)
 
 /* A symbol session is known to one shard only, so each place of a service has its own. The choice
  * here is a guess, since rules and windows were not applied yet (expand_unless_single_shard). */
-static struct known *take_known(void *cookie, const struct push *push)
+static struct symbol_session *take_known(void *cookie, const struct push *push)
 {
     struct intake_push *p = cookie;
     const struct intake *k = p->k;
@@ -352,7 +352,7 @@ static struct known *take_known(void *cookie, const struct push *push)
 
     if (map_is_placed(k->map, k->tenant->name, name)) {
         p->told_shard = map_shard(k->map, k->tenant->name, name,
-                                  placing_hash(&push->base, &push->base), k->accept.now_ms);
+                                  shard_routing_hash(&push->base, &push->base), k->accept.now_ms);
         struct buf key;
         buf_init(&key, name.len + 16);
         (void)buf_add_str(&key, name);
@@ -362,15 +362,15 @@ static struct known *take_known(void *cookie, const struct push *push)
         if (!name.ptr)
             return NULL;
     }
-    return knowns_take(k->d->knowns, k->tenant->name, name, k->limits.symbol_keep_bytes,
-                       clock_mono_ms(k->d->ctx->env->clock));
+    return symbol_sessions_take(k->d->knowns, k->tenant->name, name, k->limits.symbol_keep_bytes,
+                                clock_mono_ms(k->d->ctx->env->clock));
 }
 
-static void put_known(void *cookie, struct known *known)
+static void put_known(void *cookie, struct symbol_session *known)
 {
     const struct intake_push *p = cookie;
 
-    knowns_put(p->k->d->knowns, known);
+    symbol_sessions_put(p->k->d->knowns, known);
 }
 
 static struct push *sink_begin(void *cookie, const struct ingest *in, struct err *e)
@@ -404,7 +404,7 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
     k->spare = NULL;
     *p = (struct intake_push){ .magic = INTAKE_PUSH_MAGIC, .k = k, .in = in };
     p->row = k->rows.len;
-    p->arena = arenas_take(k->d->arenas, left);
+    p->arena = arena_pool_get(k->d->arenas, left);
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
     buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
     push_init(&p->push, p->arena, &l, distributor_seed(k->d));

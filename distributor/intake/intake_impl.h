@@ -14,8 +14,8 @@
 #include "distributor/base/window.h"
 #include "distributor/intake/intake.h"
 #include "distributor/rules/rules.h"
-#include "distributor/send/ledger.h"
-#include "distributor/send/placing.h"
+#include "distributor/send/ack_audit.h"
+#include "distributor/send/shard_routing.h"
 #include "distributor/send/write_id.h"
 
 #define INTAKE_MAGIC      MAGIC('i', 'n', 't', 'k')
@@ -38,7 +38,7 @@ struct intake_push {
     struct buf packed;   /* the transport takes it at each attempt */
     bool told;           /* packed: with stacks by number (formats/pprof/known.h) */
     bool once;           /* it was packed before: from now on with its stacks */
-    uint32_t epoch;      /* ledger.h: the same for all attempts */
+    uint32_t epoch;      /* ack_audit.h: the same for all attempts */
     struct acks acks;    /* of all its series */
     bool unsure;         /* an attempt was not answered: it may have been stored */
     void *kept;          /* the tap's, or NULL */

@@ -17,7 +17,7 @@
 #include "common/base/rd.h"
 #include "common/base/wr.h"
 #include "common/sys/pool.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 
 #define PIECE_BYTES ((size_t)256 * KIB) /* copied between two turns of other tenants */
 
@@ -130,7 +130,7 @@ static uint8_t *put_stacks(uint8_t *at, const struct stacks_view *v)
 
 /* Stacks by number, and the part of the symbol session that the shard does not have yet. */
 struct told {
-    struct known_counts from;
+    struct symbol_session_counts from;
     struct stacks_view more; /* if any */
     bool any;
     size_t more_len, len;
@@ -138,8 +138,8 @@ struct told {
 
 static void plan_more(const struct push *p, struct told *t)
 {
-    const struct known *k = p->known;
-    const struct known_counts *upto = &p->known_upto;
+    const struct symbol_session *k = p->known;
+    const struct symbol_session_counts *upto = &p->known_upto;
     struct stacks_view v = stacks_view(&k->stacks);
 
     t->from.strings = MIN(t->from.strings, upto->strings);
@@ -166,8 +166,8 @@ static void plan_more(const struct push *p, struct told *t)
 
 static void plan_told(const struct push *p, struct told *t)
 {
-    const struct known_counts *upto = &p->known_upto;
-    struct known *k = p->known;
+    const struct symbol_session_counts *upto = &p->known_upto;
+    struct symbol_session *k = p->known;
 
     mutex_lock(&k->lock);
     t->from = k->told;

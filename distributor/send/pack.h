@@ -19,7 +19,7 @@ struct packing {
     const struct leaves *leaves;
     const struct write_secret *secret; /* the tenant's */
     const struct write_base *write_base;
-    uint64_t distributor; /* ledger.h; 0: the acks are not audited */
+    uint64_t distributor; /* ack_audit.h; 0: the acks are not audited */
     uint32_t epoch;
     struct acks *acks; /* set: of all its series */
 };

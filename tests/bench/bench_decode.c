@@ -19,8 +19,8 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "distributor/formats/jfr/jfr.h"
-#include "distributor/formats/pprof/known.h"
 #include "distributor/formats/pprof/pprof_stacks.h"
+#include "distributor/formats/pprof/symbol_session.h"
 #include "distributor/otlp/otlp_push.h"
 #include "distributor/parca/parca_write.h"
 #include "distributor/send/pack.h"
@@ -66,26 +66,27 @@ static void best(uint64_t *at, uint64_t ns)
 }
 
 /* KNOWN=1: as a service that has sent the same before, and whose ingester has understood it. */
-static struct known *take_known(void *cookie, const struct push *push)
+static struct symbol_session *take_known(void *cookie, const struct push *push)
 {
-    static const uint8_t session[KNOWN_SESSION_BYTES] = "bench";
-    struct known **k = cookie;
+    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "bench";
+    struct symbol_session **k = cookie;
 
     (void)push;
     if (!*k)
-        *k = known_new(session, 1, limits_default().symbol_keep_bytes, 64 * MIB);
-    (*k)->told = known_now(*k);
-    return known_ref(*k);
+        *k = symbol_session_new(session, 1, limits_default().symbol_keep_bytes, 64 * MIB);
+    (*k)->told = symbol_session_now(*k);
+    return symbol_session_ref(*k);
 }
 
-static void put_known(void *cookie, struct known *k)
+static void put_known(void *cookie, struct symbol_session *k)
 {
     (void)cookie;
     (void)k;
 }
 
 /* One push, timed by step. */
-static void once(struct str gz, const struct limits *l, struct known **known, struct figures *f)
+static void once(struct str gz, const struct limits *l, struct symbol_session **known,
+                 struct figures *f)
 {
     const struct inflate_limits inflate = limits_inflate(l);
     const struct sample_config none = { 0 };
@@ -255,7 +256,7 @@ static void measure(const char *name, struct str body)
 {
     bool otlp = strstr(name, ".bin") || strstr(name, ".json") || strstr(name, ".otlp");
     struct limits l = limits_default();
-    struct known *known = NULL;
+    struct symbol_session *known = NULL;
     struct figures f = { 0 };
     struct buf gz;
     struct err e;
@@ -276,7 +277,7 @@ static void measure(const char *name, struct str body)
            f.inflated, g / 1e3, (double)f.parse / 1e3, (double)f.walk / 1e3, (double)f.pack / 1e3,
            all / 1e3, all / g, (double)f.columns / size, (double)f.stacks / size,
            (double)f.arena / size, (double)f.packed / size);
-    known_unref(known);
+    symbol_session_unref(known);
     buf_deinit(&gz);
 }
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "common/base/prng.h"
-#include "distributor/send/acked.h"
+#include "distributor/send/ack_log.h"
 
 #define SHARDS  4096
 #define RATE    10000
@@ -23,8 +23,8 @@ static double cpu_s(void)
 
 static void run(unsigned tenants)
 {
-    struct acked_opts o = { 60000, 10000, 24 * MIB, 1 };
-    struct acked *a = acked_new(&o);
+    struct ack_log_opts o = { 60000, 10000, 24 * MIB, 1 };
+    struct ack_log *a = ack_log_new(&o);
     uint64_t missed = 0, groups = 0, entries = 0;
     size_t bytes = 0;
     struct prng p;
@@ -39,16 +39,16 @@ static void run(unsigned tenants)
                                   str_n(name, (size_t)n) };
         struct acks one = { 0 };
         uint8_t wid[16] = { (uint8_t)i, (uint8_t)(i >> 8), (uint8_t)(i >> 16) };
-        struct acked_group *g;
+        struct ack_log_group *g;
 
         acks_add(&one, wid);
-        missed += !acked_add(a, &w, &one, now);
-        while (i % (RATE / 4) == 0 && (g = acked_take(a, now))) {
+        missed += !ack_log_add(a, &w, &one, now);
+        while (i % (RATE / 4) == 0 && (g = ack_log_take(a, now))) {
             groups++;
             entries += g->len;
-            acked_end(a, g);
+            ack_log_end(a, g);
         }
-        bytes = MAX(bytes, acked_bytes(a));
+        bytes = MAX(bytes, ack_log_bytes(a));
     }
     double took = cpu_s() - began;
     printf("%3u tenants: %6.0f ns an ack, %.3f %% of a core at %d a second; %.1f MiB at most, "
@@ -56,7 +56,7 @@ static void run(unsigned tenants)
            tenants, took * 1e9 / RATE / SECONDS, 100 * took / SECONDS, RATE, (double)bytes / MIB,
            100.0 * (double)missed / RATE / SECONDS, (double)groups * 60 / SECONDS,
            (double)entries * 60 / SECONDS);
-    acked_free(a);
+    ack_log_free(a);
 }
 
 int main(void)

@@ -14,34 +14,34 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 #include "tests/lib/gen/pprof_forms.h"
 #include "tests/lib/roles/dist_push.h"
 
 enum { ROUNDS = 40, BODIES = 4 };
 
 struct service {
-    struct known *known;
+    struct symbol_session *known;
     size_t bytes_max, known_pushes;
 };
 
-static struct known *take(void *cookie, const struct push *push)
+static struct symbol_session *take(void *cookie, const struct push *push)
 {
-    static const uint8_t session[KNOWN_SESSION_BYTES] = "a session";
+    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "a session";
     struct service *s = cookie;
 
     (void)push;
     if (s->known && atomic_load(&s->known->dead)) {
-        known_unref(s->known);
+        symbol_session_unref(s->known);
         s->known = NULL;
     }
     if (!s->known)
-        s->known = known_new(session, UINT64_C(0x243f6a8885a308d3),
-                             limits_default().symbol_keep_bytes, s->bytes_max);
-    return known_ref(s->known);
+        s->known = symbol_session_new(session, UINT64_C(0x243f6a8885a308d3),
+                                      limits_default().symbol_keep_bytes, s->bytes_max);
+    return symbol_session_ref(s->known);
 }
 
-static void put(void *cookie, struct known *k)
+static void put(void *cookie, struct symbol_session *k)
 {
     const struct service *s = cookie;
 
@@ -171,7 +171,7 @@ static void test_forms(void **state)
             buf_deinit(&body);
         }
         pushes += s.known_pushes;
-        known_unref(s.known);
+        symbol_session_unref(s.known);
     }
     /* Bodies in which nothing is odd would prove nothing; nor would those that are not walked. */
     assert_true(sum.value_count > 100 && sum.negative > 100 && sum.unknown_location > 100);

@@ -112,7 +112,8 @@ static uint32_t streak_of(uint32_t extra, uint32_t slots)
     return (extra >> 8 & 0xff) == slots ? extra >> 16 : 0;
 }
 
-int spread_plan(struct kv *kv, struct known *activity, struct spread_push *p, struct err *e)
+int spread_plan(struct kv *kv, struct symbol_session *activity, struct spread_push *p,
+                struct err *e)
 {
     p->row.len = 0;
     p->slots = MIN(p->slots, SPREAD_SLOTS_MAX);
@@ -133,7 +134,7 @@ int spread_plan(struct kv *kv, struct known *activity, struct spread_push *p, st
     return 0;
 }
 
-void spread_note(struct known *activity, const struct spread_push *p, uint64_t seq,
+void spread_note(struct symbol_session *activity, const struct spread_push *p, uint64_t seq,
                  struct kv_batch *b)
 {
     uint32_t last;

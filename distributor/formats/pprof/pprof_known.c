@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pprof_known: samples to nodes by the symbol session of their service (known.h).
+ * pprof_known: samples to nodes by the symbol session of their service (symbol_session.h).
  *
  *   location ids of a sample ── seen in this body? ──> node
- *        └─> steps, by location (once each) ──> steps of the stack ──> known_node
+ *        └─> steps, by location (once each) ──> steps of the stack ──> symbol_session_node
  *
  * The walk for profiles that are like those before: it stores nothing twice and says no to whatever
  * is unusual (broken samples, names that are cut, stacks that are too deep or too many), which the
@@ -18,18 +18,18 @@
 #include "common/sys/pool.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
-#include "distributor/formats/pprof/known.h"
 #include "distributor/formats/pprof/pprof_find.h"
 #include "distributor/formats/pprof/pprof_plain.h"
 #include "distributor/formats/pprof/pprof_seen.h"
 #include "distributor/formats/pprof/pprof_stacks.h"
+#include "distributor/formats/pprof/symbol_session.h"
 
 #define STACKS_FIRST 512
 #define ROOM         24 /* bytes behind ids: they are read by words */
 /* Locations that are no steps */
-#define STEP_NEW   KNOWN_NONE       /* not asked yet */
-#define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
-static_assert(KNOWN_STEPS <= STEP_EMPTY, "no step has one of these numbers");
+#define STEP_NEW   SYMBOL_SESSION_NONE /* not asked yet */
+#define STEP_EMPTY (UINT32_MAX - 1)    /* it has no frame */
+static_assert(SYMBOL_SESSION_STEPS <= STEP_EMPTY, "no step has one of these numbers");
 
 struct map_names {
     uint32_t module, file; /* of locations without lines; module = PPROF_NONE until first use */
@@ -38,7 +38,7 @@ struct lookup {
     const struct pprof *p;
     const struct limits *l;
     struct push *push;
-    struct known *k;
+    struct symbol_session *k;
     uint32_t *files;   /* by string index: string of k */
     uint32_t *modules; /* by mapping */
     struct map_names *unnamed;
@@ -46,7 +46,7 @@ struct lookup {
     struct pprof_fn_names *functions;
     uint32_t *steps;      /* by location + 1; the first is 0 */
     VEC(uint32_t) frames; /* of one location */
-    uint64_t *path;       /* of one stack (known.h): l->frames_keep steps at most */
+    uint64_t *path;       /* of one stack (symbol_session.h): l->frames_keep steps at most */
     size_t path_len;
     uint32_t *rows;  /* by number: position + 1 of its samples without labels, added up; 0: none */
     uint32_t *nodes; /* push->known_nodes */
@@ -74,7 +74,7 @@ static bool lookup_init(struct lookup *x)
     x->unnamed = arena_alloc(a, p->mappings.len * sizeof(*x->unnamed));
     x->functions = arena_alloc(a, p->functions.len * sizeof(*x->functions));
     x->steps = arena_alloc(a, (p->locations.len + 1) * sizeof(*x->steps));
-    x->path = arena_alloc(a, known_path_len((size_t)x->l->frames_keep) * sizeof(*x->path));
+    x->path = arena_alloc(a, symbol_session_path_len((size_t)x->l->frames_keep) * sizeof(*x->path));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
     x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
     pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), p->bytes_max - p->bytes,
@@ -99,23 +99,23 @@ static bool lookup_init(struct lookup *x)
  * */
 static uint32_t name_id(struct lookup *x, struct str s, bool path)
 {
-    struct known *k = x->k;
+    struct symbol_session *k = x->k;
 
     if (s.len == 0)
         return 0;
-    uint32_t at = s.len > x->l->symbol_keep_bytes ? KNOWN_NONE : known_text(k, s);
-    if (at == KNOWN_NONE) {
+    uint32_t at = s.len > x->l->symbol_keep_bytes ? SYMBOL_SESSION_NONE : symbol_session_text(k, s);
+    if (at == SYMBOL_SESSION_NONE) {
         x->odd = true;
         return 0;
     }
-    struct known_text *t = &k->texts.ptr[at];
+    struct symbol_session_text *t = &k->texts.ptr[at];
     uint32_t *id = path ? &t->path : &t->symbol;
-    if (UNLIKELY(*id == KNOWN_NONE)) {
+    if (UNLIKELY(*id == SYMBOL_SESSION_NONE)) {
         struct buf tmp;
         size_t keep = (size_t)x->l->symbol_keep_bytes;
         buf_init(&tmp, 2 * keep + 64);
-        *id = known_string(k, path ? push_path(x->push, s, keep, &tmp)
-                                   : push_symbol(x->push, s, keep, &tmp));
+        *id = symbol_session_string(k, path ? push_path(x->push, s, keep, &tmp)
+                                            : push_symbol(x->push, s, keep, &tmp));
         buf_deinit(&tmp);
     }
     return *id;
@@ -183,8 +183,8 @@ static struct map_names unnamed_of(struct lookup *x, uint32_t mapping)
         return *n;
     struct str build_id = pprof_str(x->p, m->build_id);
     if (native_build_id(build_id)) {
-        n->module = known_string(x->k, kept(x, build_id));
-        n->file = known_string(x->k, kept(x, native_base_name(pprof_str(x->p, m->file))));
+        n->module = symbol_session_string(x->k, kept(x, build_id));
+        n->file = symbol_session_string(x->k, kept(x, native_base_name(pprof_str(x->p, m->file))));
     } else {
         *n = (struct map_names){ module_id(x, mapping), 0 };
     }
@@ -229,18 +229,19 @@ static uint32_t location_step(struct lookup *x, uint32_t i)
                            .addr = p->functions.ptr[fn].start_line };
         if (UNLIKELY(x->odd || x->k->full))
             return STEP_NEW;
-        vec_push(&x->frames, known_frame(x->k, &f));
+        vec_push(&x->frames, symbol_session_frame(x->k, &f));
     }
     if (!x->frames.len && at->address) {
         struct frame f = address_frame(x, at->address, mapping);
         if (UNLIKELY(x->odd || x->k->full))
             return STEP_NEW;
-        vec_push(&x->frames, known_frame(x->k, &f));
+        vec_push(&x->frames, symbol_session_frame(x->k, &f));
     }
     if (UNLIKELY(x->k->full))
         return STEP_NEW;
-    uint32_t step = x->frames.len ? known_step(x->k, x->frames.ptr, x->frames.len) : STEP_EMPTY;
-    return x->steps[i + 1] = step == KNOWN_NONE ? STEP_NEW : step;
+    uint32_t step =
+        x->frames.len ? symbol_session_step(x->k, x->frames.ptr, x->frames.len) : STEP_EMPTY;
+    return x->steps[i + 1] = step == SYMBOL_SESSION_NONE ? STEP_NEW : step;
 }
 
 static inline void path_add(struct lookup *x, uint32_t step)
@@ -276,7 +277,7 @@ static bool add_location(struct lookup *x, uint64_t id)
 /* The number of a node within the push. */
 static uint32_t number_of(struct lookup *x, uint32_t node)
 {
-    struct known *k = x->k;
+    struct symbol_session *k = x->k;
 
     if (UNLIKELY(node >= k->dense.len)) {
         size_t had = k->dense.len, want = k->stacks.node_parent.len + 1;
@@ -355,7 +356,7 @@ static bool take_path(struct lookup *x, const uint8_t *body_end, uint64_t *ret_h
     const uint8_t *p = (const uint8_t *)x->sample.ids.ptr, *end = p + x->sample.ids.len;
     struct id_word w = { .tagged = x->sample.tagged, .known = x->p->location_ids.len };
     size_t n = 0, most = x->l->frames_keep;
-    uint64_t *path = x->path, h = known_hash(x->k);
+    uint64_t *path = x->path, h = symbol_session_hash(x->k);
 
     if (!x->p->location_ids.sequential || p == end || body_end - end < ROOM)
         return false;
@@ -366,7 +367,7 @@ static bool take_path(struct lookup *x, const uint8_t *body_end, uint64_t *ret_h
         if (UNLIKELY(!got))
             return false;
         n += got;
-        h = known_hash_more(h, path[0], path[1]);
+        h = symbol_session_hash_more(h, path[0], path[1]);
     }
     x->path_len = n;
     *ret_hash = h;
@@ -395,17 +396,17 @@ static bool take_path_slowly(struct lookup *x, uint64_t *ret_hash, struct err *e
         if (!add_location(x, x->sample.locations.ptr[i]) || x->odd)
             return false;
     if (x->path_len == 0) {
-        struct frame f = { .func = known_string(x->k, STR(PATHS_NO_STACK)) };
-        uint32_t frame = x->k->full ? 0 : known_frame(x->k, &f);
-        path_add(x, x->k->full ? 0 : known_step(x->k, &frame, 1));
+        struct frame f = { .func = symbol_session_string(x->k, STR(PATHS_NO_STACK)) };
+        uint32_t frame = x->k->full ? 0 : symbol_session_frame(x->k, &f);
+        path_add(x, x->k->full ? 0 : symbol_session_step(x->k, &frame, 1));
     }
     size_t n = x->path_len;
-    while (x->path_len % KNOWN_PATH_STEPS)
+    while (x->path_len % SYMBOL_SESSION_PATH_STEPS)
         path_add(x, 0);
     x->path_len = n;
-    *ret_hash = known_hash(x->k);
-    for (size_t i = 0; i < known_path_len(n); i += 2)
-        *ret_hash = known_hash_more(*ret_hash, x->path[i], x->path[i + 1]);
+    *ret_hash = symbol_session_hash(x->k);
+    for (size_t i = 0; i < symbol_session_path_len(n); i += 2)
+        *ret_hash = symbol_session_hash_more(*ret_hash, x->path[i], x->path[i + 1]);
     return true;
 }
 
@@ -419,8 +420,8 @@ static uint32_t find_stack(struct lookup *x, struct err *e)
         return PPROF_NONE;
     if (x->k->full)
         return PPROF_NONE;
-    uint32_t node = known_node(x->k, x->path, x->path_len, hash, x->l->frames_keep);
-    if (UNLIKELY(node == KNOWN_NONE)) {
+    uint32_t node = symbol_session_node(x->k, x->path, x->path_len, hash, x->l->frames_keep);
+    if (UNLIKELY(node == SYMBOL_SESSION_NONE)) {
         x->odd = true; /* too deep, or nothing more is kept */
         return PPROF_NONE;
     }
@@ -524,7 +525,7 @@ static void forget_numbers(struct lookup *x)
 
 static bool walk_taken(struct lookup *x, const int64_t *values, struct pprof_walked *ret)
 {
-    struct known_counts before = known_now(x->k);
+    struct symbol_session_counts before = symbol_session_now(x->k);
     struct push *push = x->push;
 
     x->k->full = false;
@@ -535,7 +536,7 @@ static bool walk_taken(struct lookup *x, const int64_t *values, struct pprof_wal
     ret->added = !ret->pairs.len && !ret->numbers.len; /* see take_sample, number_of */
     push->known_nodes = x->nodes;
     push->known_len = x->nodes_len;
-    push->known_upto = known_now(x->k);
+    push->known_upto = symbol_session_now(x->k);
     push->known_grew = push->known_upto.nodes > before.nodes ||
                        push->known_upto.frames > before.frames ||
                        push->known_upto.strings > before.strings;
@@ -572,7 +573,7 @@ bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const stru
     arena_rewind(push->arena, mark);
     memcpy(push->drops, drops, sizeof(drops));
     push_known_put(push);
-    known_unref(push->known);
+    symbol_session_unref(push->known);
     push->known = NULL;
     return false;
 }

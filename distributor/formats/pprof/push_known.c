@@ -7,7 +7,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 #include "distributor/formats/push.h"
 
 struct pair {
@@ -27,7 +27,7 @@ void push_known_put(struct push *p)
 
 /* A number of the session as one of the push, made on first use; 0: not yet, 0 itself is 0. */
 struct renumber {
-    const struct known *k;
+    const struct symbol_session *k;
     struct stacks *to;
     uint32_t *frames, *nodes;
 };
@@ -76,7 +76,7 @@ static bool make_nodes(struct renumber *r, const struct push *p)
 /* map: by number in the push, from 1. */
 static bool make_stacks(struct push *p, uint32_t *map)
 {
-    struct known *k = p->known;
+    struct symbol_session *k = p->known;
 
     mutex_lock(&k->lock);
     struct renumber r = { .k = k, .to = &p->stacks };
@@ -142,7 +142,7 @@ int push_known_expand(struct push *p, struct err *e)
     if (!ok)
         return push_full(p, e);
     push_known_put(p);
-    known_unref(p->known);
+    symbol_session_unref(p->known);
     p->known = NULL;
     return 0;
 }

@@ -8,7 +8,7 @@
  *                                     of one service; bytes of the last are changed; little memory
  */
 #include "common/base/mem.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 #include "tests/lib/gen/gen_pprof.h"
 #include "tests/lib/roles/dist_push.h"
 
@@ -17,28 +17,28 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct service {
-    struct known *known;
+    struct symbol_session *known;
     size_t bytes_max;
     bool taken;
 };
 
-static struct known *take(void *cookie, const struct push *push)
+static struct symbol_session *take(void *cookie, const struct push *push)
 {
-    static const uint8_t session[KNOWN_SESSION_BYTES] = "fuzz";
+    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "fuzz";
     struct service *s = cookie;
 
     CHECK(push->service.len && !s->taken);
     if (s->known && atomic_load(&s->known->dead)) {
-        known_unref(s->known);
+        symbol_session_unref(s->known);
         s->known = NULL;
     }
     if (!s->known)
-        s->known = known_new(session, 7, limits_default().symbol_keep_bytes, s->bytes_max);
+        s->known = symbol_session_new(session, 7, limits_default().symbol_keep_bytes, s->bytes_max);
     s->taken = true;
-    return known_ref(s->known);
+    return symbol_session_ref(s->known);
 }
 
-static void put(void *cookie, struct known *k)
+static void put(void *cookie, struct symbol_session *k)
 {
     struct service *s = cookie;
 
@@ -131,6 +131,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int i = 0; i < 2; i++)
             once(&s, str_n(data, size));
     }
-    known_unref(s.known);
+    symbol_session_unref(s.known);
     return 0;
 }

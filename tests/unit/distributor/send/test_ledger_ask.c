@@ -12,7 +12,7 @@
 
 #include "common/base/mem.h"
 #include "distributor/base/state.h"
-#include "distributor/send/acked.h"
+#include "distributor/send/ack_log.h"
 #include "proto/ledger.pb-c.h"
 #include "tests/lib/roles/dist_bed.h"
 
@@ -323,7 +323,7 @@ static void test_differs(void **state)
     pass(&x, 60);
     check(&x, 0, 1, 1, 1);
     d = x.b.self;
-    ledger_acked(d->book, &(struct ledger_write){ 0, 0, STR("t") }, &(struct acks){ 5, 0, 0 });
+    ack_audit_add(d->book, &(struct ledger_write){ 0, 0, STR("t") }, &(struct acks){ 5, 0, 0 });
     check(&x, 0, 6, 1, 1);
     dist_bed_deinit(&x.b);
 }

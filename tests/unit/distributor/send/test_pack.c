@@ -13,7 +13,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 #include "distributor/send/pack.h"
 #include "ingester/write/write_msg.h"
 #include "proto/ingest.pb-c.h"
@@ -161,19 +161,19 @@ static void test_round_trip(void **state)
 
 /* ---- stacks by number ---- */
 
-static struct known *take_known(void *cookie, const struct push *push)
+static struct symbol_session *take_known(void *cookie, const struct push *push)
 {
     (void)push;
-    return known_ref(cookie);
+    return symbol_session_ref(cookie);
 }
 
-static void put_known(void *cookie, struct known *k)
+static void put_known(void *cookie, struct symbol_session *k)
 {
     (void)cookie;
     (void)k;
 }
 
-static void open_known(struct packed *p, struct known *k, struct str body)
+static void open_known(struct packed *p, struct symbol_session *k, struct str body)
 {
     struct ingest_raw raw = { .name = STR("app{env=prod}"), .format = STR("pprof") };
     struct limits l = limits_default();
@@ -201,14 +201,14 @@ static void check_u32s(const uint32_t *got, size_t n, const uint32_t *want)
 }
 
 static void check_told(const Embertree__Told *t, const struct push *p,
-                       const struct known_counts *told)
+                       const struct symbol_session_counts *told)
 {
     struct stacks_view v = stacks_view(&p->known->stacks);
-    const struct known_counts *upto = &p->known_upto;
+    const struct symbol_session_counts *upto = &p->known_upto;
     const Embertree__Stacks *more = t->more;
 
     assert_true(str_eq(str_n(t->session.data, t->session.len),
-                       str_n(p->known->session, KNOWN_SESSION_BYTES)));
+                       str_n(p->known->session, SYMBOL_SESSION_SESSION_BYTES)));
     assert_int_equal(t->n_node, p->known_len);
     check_u32s(t->node, t->n_node, p->known_nodes);
     assert_true(t->strings == told->strings && t->frames == told->frames &&
@@ -242,8 +242,9 @@ static void check_told(const Embertree__Told *t, const struct push *p,
 static void test_told(void **state)
 {
     (void)state;
-    static const uint8_t session[KNOWN_SESSION_BYTES] = "session";
-    struct known *k = known_new(session, 7, limits_default().symbol_keep_bytes, 64 * MIB);
+    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "session";
+    struct symbol_session *k =
+        symbol_session_new(session, 7, limits_default().symbol_keep_bytes, 64 * MIB);
     uint64_t seed = (uint64_t)time(NULL);
     size_t packed = 0;
     struct prng p;
@@ -251,7 +252,7 @@ static void test_told(void **state)
     printf("seed %" PRIu64 "\n", seed);
     prng_init(&p, seed);
     for (int round = 0; round < 40; round++) {
-        struct known_counts told = k->told;
+        struct symbol_session_counts told = k->told;
         struct gen_random r;
         struct packed pk;
         struct buf out;
@@ -272,13 +273,13 @@ static void test_told(void **state)
             packed++;
         }
         if (prng_below(&p, 2)) /* an answer came */
-            k->told = known_now(k);
+            k->told = symbol_session_now(k);
         buf_deinit(&out);
         dist_push_free(&pk.d);
         gen_random_deinit(&r);
     }
     assert_true(packed > 20);
-    known_unref(k);
+    symbol_session_unref(k);
 }
 
 static void test_too_large(void **state)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger.h: do our acks hold? Adds up what shards acked, by epoch, and asks them later
+ * ack_audit.h: do our acks hold? Adds up what shards acked, by epoch, and asks them later
  * (common/store/LEDGER.md, section 3). Thread: the loop's, but for ledger_epoch.
  */
-#ifndef DISTRIBUTOR_SEND_LEDGER_H
-#define DISTRIBUTOR_SEND_LEDGER_H
+#ifndef DISTRIBUTOR_SEND_ACK_AUDIT_H
+#define DISTRIBUTOR_SEND_ACK_AUDIT_H
 
 #include "common/store/ledger/acks.h"
 #include "distributor/send/write_id.h"
@@ -25,7 +25,7 @@ struct ledger_write {
     struct str tenant;
 };
 /* The shard stored all of them for the first time, and said so. */
-void ledger_acked(struct ledger_book *b, const struct ledger_write *w, const struct acks *a);
+void ack_audit_add(struct ledger_book *b, const struct ledger_write *w, const struct acks *a);
 /* It may have stored this one by an earlier attempt. `acked`: it said that it is there. */
 void ledger_doubt(struct ledger_book *b, const struct ledger_write *w,
                   const uint8_t wid[WRITE_ID_BYTES], bool acked);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * known_find.h: how names and frames are found in the tables of known.h; internal to them.
+ * symbol_lookup.h: how names and frames are found in the tables of symbol_session.h; internal to
+ * them.
  *
  * Nearly all that a body names was there before. Looked for one by one, as its stacks ask, each
  * waits for memory three or four times, and behind a guess of what comes next that is often wrong.
- * Looked for many at once (known_find_texts, known_find_frames), slots and contents of one are
- * fetched while others are hashed and compared.
+ * Looked for many at once (symbol_lookup_texts, symbol_lookup_frames), slots and contents of one
+ * are fetched while others are hashed and compared.
  *
  * A hash only says where to look, contents are compared. It is seeded, so that no sender can make
  * all of a body fall on one slot. Tables are two thirds empty, so that the first slot nearly always
  * has what is looked for: a second look is a wrong guess of the processor and costs more than room.
  */
-#ifndef DISTRIBUTOR_FORMATS_PPROF_KNOWN_FIND_H
-#define DISTRIBUTOR_FORMATS_PPROF_KNOWN_FIND_H
+#ifndef DISTRIBUTOR_FORMATS_PPROF_SYMBOL_LOOKUP_H
+#define DISTRIBUTOR_FORMATS_PPROF_SYMBOL_LOOKUP_H
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -20,7 +21,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/wr.h"
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 
 /* Eight words of a name, which are all of one of up to 64 bytes: where they lie depends on nothing
  * but its length, and they may overlap, so that nothing is read byte by byte. */
@@ -59,7 +60,7 @@ static inline struct known_words known_words_of(const char *p, size_t n)
 /* Both factors of each product are secret, and so is the relation of any two products. A sender
  * that knew a word that makes a product 0, or words that make two products equal, could choose the
  * other words freely. */
-static inline uint32_t known_text_tag(const struct known *k, struct str s)
+static inline uint32_t symbol_session_text_tag(const struct symbol_session *k, struct str s)
 {
     struct known_words a = known_words_of(s.ptr, s.len);
     uint64_t seed = k->stacks.seed;
@@ -100,9 +101,9 @@ static inline bool known_all_same(known_same d)
 }
 #endif
 
-static inline bool known_is_text(const struct known *k, size_t i, struct str s)
+static inline bool symbol_session_is_text(const struct symbol_session *k, size_t i, struct str s)
 {
-    const struct known_text *t = &k->texts.ptr[i];
+    const struct symbol_session_text *t = &k->texts.ptr[i];
     const char *p = s.ptr, *q = t->ptr;
     known_same d = KNOWN_SAME;
 
@@ -120,7 +121,8 @@ static inline bool known_is_text(const struct known *k, size_t i, struct str s)
     return known_all_same(d);
 }
 
-static inline uint32_t known_frame_tag(const struct known *k, const struct frame *f)
+static inline uint32_t symbol_session_frame_tag(const struct symbol_session *k,
+                                                const struct frame *f)
 {
     uint64_t h = hash_mix(((uint64_t)f->func << 32 | f->line) ^ k->stacks.seed,
                           ((uint64_t)f->file << 32 | f->module) ^ UINT64_C(0xa0761d6478bd642f));
@@ -128,7 +130,8 @@ static inline uint32_t known_frame_tag(const struct known *k, const struct frame
     return (uint32_t)(hash_mix(h ^ f->addr, k->stacks.seed | 1) >> 16);
 }
 
-static inline bool known_is_frame(const struct known *k, size_t i, const struct frame *f)
+static inline bool symbol_session_is_frame(const struct symbol_session *k, size_t i,
+                                           const struct frame *f)
 {
     const struct frame *a = &k->frames.ptr[i];
 
@@ -137,24 +140,26 @@ static inline bool known_is_frame(const struct known *k, size_t i, const struct 
 }
 
 /* The slot of a text, or the empty one where it would be. The table is there. */
-static inline size_t known_text_slot(const struct known *k, struct str s, uint32_t tag)
+static inline size_t symbol_session_text_slot(const struct symbol_session *k, struct str s,
+                                              uint32_t tag)
 {
-    const struct known_slots *t = &k->text_slots;
+    const struct symbol_session_slots *t = &k->text_slots;
     size_t at = tag & t->mask;
 
     while (t->slots[at] &&
-           (t->slots[at] >> 32 != tag || !known_is_text(k, (uint32_t)t->slots[at] - 1, s)))
+           (t->slots[at] >> 32 != tag || !symbol_session_is_text(k, (uint32_t)t->slots[at] - 1, s)))
         at = (at + 1) & t->mask;
     return at;
 }
 
-static inline size_t known_frame_slot(const struct known *k, const struct frame *f, uint32_t tag)
+static inline size_t symbol_session_frame_slot(const struct symbol_session *k,
+                                               const struct frame *f, uint32_t tag)
 {
-    const struct known_slots *t = &k->frame_slots;
+    const struct symbol_session_slots *t = &k->frame_slots;
     size_t at = tag & t->mask;
 
-    while (t->slots[at] &&
-           (t->slots[at] >> 32 != tag || !known_is_frame(k, (uint32_t)t->slots[at] - 1, f)))
+    while (t->slots[at] && (t->slots[at] >> 32 != tag ||
+                            !symbol_session_is_frame(k, (uint32_t)t->slots[at] - 1, f)))
         at = (at + 1) & t->mask;
     return at;
 }

@@ -2,10 +2,11 @@
  *
  * acked: entries until they are asked about.
  *
- *   acked_add ──> entry ──> group (shard, epoch) ──heap by due time──> acked_take ──> a question
+ *   ack_log_add ──> entry ──> group (shard, epoch) ──heap by due time──> ack_log_take ──> a
+ * question
  *                                ^                                                       │
- *                                └──────────────── acked_later ──────────────────────────┤
- *                                                              acked_drop, acked_end <───┘
+ *                                └──────────────── ack_log_later ──────────────────────────┤
+ *                                                              ack_log_drop, ack_log_end <───┘
  *
  * An ack costs one look-up, a group two steps through a heap, and no operation walks all groups:
  * with 4,096 shards that is what keeps it small. A group falls due when no write of its epoch can
@@ -18,7 +19,7 @@
  * that is not enough, nothing new is taken in the rest of it. And where the shard may have been
  * asked already, no entry begins.
  */
-#include "distributor/send/acked.h"
+#include "distributor/send/ack_log.h"
 
 #include "common/base/hash.h"
 #include "common/base/map.h"
@@ -37,12 +38,12 @@ struct span { /* an epoch */
     unsigned thin;
     uint64_t first_ms;
 };
-struct acked {
-    struct acked_opts o;
-    struct map_str *entries; /* struct acked_entry, owned */
+struct ack_log {
+    struct ack_log_opts o;
+    struct map_str *entries; /* struct ack_log_entry, owned */
     struct map_str *groups;  /* the youngest of each (shard, epoch) */
-    VEC(struct acked_group *) heap;
-    struct acked_entry *last;
+    VEC(struct ack_log_group *) heap;
+    struct ack_log_entry *last;
     struct span spans[SPANS]; /* by epoch modulo */
     uint32_t newest;
     unsigned thin; /* of the next epoch */
@@ -51,20 +52,20 @@ struct acked {
 
 /* ---- heap ---- */
 
-static void swap(struct acked *a, size_t i, size_t k)
+static void swap(struct ack_log *a, size_t i, size_t k)
 {
-    struct acked_group *g = a->heap.ptr[i];
+    struct ack_log_group *g = a->heap.ptr[i];
 
     a->heap.ptr[i] = a->heap.ptr[k];
     a->heap.ptr[k] = g;
 }
 
-static bool before(const struct acked *a, size_t i, size_t k)
+static bool before(const struct ack_log *a, size_t i, size_t k)
 {
     return a->heap.ptr[i]->due_ms < a->heap.ptr[k]->due_ms;
 }
 
-static void heap_push(struct acked *a, struct acked_group *g)
+static void heap_push(struct ack_log *a, struct ack_log_group *g)
 {
     size_t i = a->heap.len;
 
@@ -73,9 +74,9 @@ static void heap_push(struct acked *a, struct acked_group *g)
         swap(a, i, (i - 1) / 2);
 }
 
-static struct acked_group *heap_pop(struct acked *a)
+static struct ack_log_group *heap_pop(struct ack_log *a)
 {
-    struct acked_group *first = a->heap.ptr[0];
+    struct ack_log_group *first = a->heap.ptr[0];
     size_t i = 0, child;
 
     a->heap.ptr[0] = a->heap.ptr[--a->heap.len];
@@ -93,7 +94,7 @@ static struct acked_group *heap_pop(struct acked *a)
 /* ---- epochs ---- */
 
 /* How much of an epoch that begins now is taken. */
-static void thin(struct acked *a)
+static void thin(struct ack_log *a)
 {
     if (a->bytes > a->o.bytes_max / 2)
         a->thin = MIN(a->thin + 1, THIN_MOST);
@@ -102,7 +103,7 @@ static void thin(struct acked *a)
 }
 
 /* NULL: one of long ago. */
-static struct span *span_of(struct acked *a, uint32_t epoch, uint64_t now_ms)
+static struct span *span_of(struct ack_log *a, uint32_t epoch, uint64_t now_ms)
 {
     struct span *s = &a->spans[epoch % SPANS];
 
@@ -119,12 +120,12 @@ static struct span *span_of(struct acked *a, uint32_t epoch, uint64_t now_ms)
 }
 
 /* From then on its shards may be asked. */
-static uint64_t closes_ms(const struct acked *a, const struct span *s)
+static uint64_t closes_ms(const struct ack_log *a, const struct span *s)
 {
     return s->first_ms + 2 * a->o.epoch_ms + a->o.settle_ms;
 }
 
-static bool is_taken(struct acked *a, struct span *s, struct str key, uint64_t now_ms)
+static bool is_taken(struct ack_log *a, struct span *s, struct str key, uint64_t now_ms)
 {
     if (s->full || now_ms >= closes_ms(a, s))
         return false;
@@ -137,32 +138,33 @@ static bool is_taken(struct acked *a, struct span *s, struct str key, uint64_t n
 
 /* ---- entries ---- */
 
-static size_t entry_bytes(const struct acked_entry *x)
+static size_t entry_bytes(const struct ack_log_entry *x)
 {
     return sizeof(*x) + x->key.len + SLOT_BYTES;
 }
 
-static struct str group_key(const struct acked_group *g)
+static struct str group_key(const struct ack_log_group *g)
 {
     return str_n(g->key, KEY_LEN);
 }
 
-static struct acked_group *group_of(struct acked *a, struct str key, const struct ledger_write *w,
-                                    const struct span *s, uint64_t now_ms)
+static struct ack_log_group *group_of(struct ack_log *a, struct str key,
+                                      const struct ledger_write *w, const struct span *s,
+                                      uint64_t now_ms)
 {
-    struct acked_group *g = map_str_get(a->groups, key);
-    uint64_t phase = hash_u64(w->shard) % ACKED_PHASES;
+    struct ack_log_group *g = map_str_get(a->groups, key);
+    uint64_t phase = hash_u64(w->shard) % ACK_LOG_PHASES;
 
-    if (g && g->len < ACKED_GROUP_ENTRIES)
+    if (g && g->len < ACK_LOG_GROUP_ENTRIES)
         return g;
     if (g)
         (void)map_str_del(a->groups, key);
-    g = XNEW(struct acked_group);
+    g = XNEW(struct ack_log_group);
     g->shard = w->shard;
     g->epoch = w->epoch;
     list_init(&g->entries);
     g->born_ms = now_ms;
-    g->due_ms = closes_ms(a, s) + phase * a->o.epoch_ms / ACKED_PHASES;
+    g->due_ms = closes_ms(a, s) + phase * a->o.epoch_ms / ACK_LOG_PHASES;
     memcpy(g->key, key.ptr, KEY_LEN);
     (void)map_str_put(a->groups, group_key(g), g);
     heap_push(a, g);
@@ -170,11 +172,12 @@ static struct acked_group *group_of(struct acked *a, struct str key, const struc
     return g;
 }
 
-static struct acked_entry *entry_new(struct acked *a, struct str key, const struct ledger_write *w,
-                                     const struct span *s, uint64_t now_ms)
+static struct ack_log_entry *entry_new(struct ack_log *a, struct str key,
+                                       const struct ledger_write *w, const struct span *s,
+                                       uint64_t now_ms)
 {
-    struct acked_group *g = group_of(a, str_sub(key, 0, KEY_LEN), w, s, now_ms);
-    struct acked_entry *x = xcalloc(1, sizeof(*x) + key.len);
+    struct ack_log_group *g = group_of(a, str_sub(key, 0, KEY_LEN), w, s, now_ms);
+    struct ack_log_entry *x = xcalloc(1, sizeof(*x) + key.len);
 
     memcpy(x->bytes, key.ptr, key.len);
     x->key = str_n(x->bytes, key.len);
@@ -188,7 +191,8 @@ static struct acked_entry *entry_new(struct acked *a, struct str key, const stru
 }
 
 /* NULL: it is not taken. */
-static struct acked_entry *entry_of(struct acked *a, const struct ledger_write *w, uint64_t now_ms)
+static struct ack_log_entry *entry_of(struct ack_log *a, const struct ledger_write *w,
+                                      uint64_t now_ms)
 {
     char bytes[KEY_LEN + TENANT_MAX];
 
@@ -201,7 +205,7 @@ static struct acked_entry *entry_of(struct acked *a, const struct ledger_write *
     put_u32be(bytes + 4, w->epoch);
     memcpy(bytes + KEY_LEN, w->tenant.ptr, w->tenant.len);
     struct str key = str_n(bytes, KEY_LEN + w->tenant.len);
-    struct acked_entry *x = map_str_get(a->entries, key);
+    struct ack_log_entry *x = map_str_get(a->entries, key);
     struct span *s = x ? NULL : span_of(a, w->epoch, now_ms);
     if (s && is_taken(a, s, key, now_ms))
         x = entry_new(a, key, w, s, now_ms);
@@ -210,10 +214,10 @@ static struct acked_entry *entry_of(struct acked *a, const struct ledger_write *
     return x;
 }
 
-bool acked_add(struct acked *a, const struct ledger_write *w, const struct acks *sums,
-               uint64_t now_ms)
+bool ack_log_add(struct ack_log *a, const struct ledger_write *w, const struct acks *sums,
+                 uint64_t now_ms)
 {
-    struct acked_entry *x = entry_of(a, w, now_ms);
+    struct ack_log_entry *x = entry_of(a, w, now_ms);
 
     if (!x)
         return false;
@@ -223,14 +227,14 @@ bool acked_add(struct acked *a, const struct ledger_write *w, const struct acks 
     return true;
 }
 
-bool acked_doubt(struct acked *a, const struct ledger_write *w, const struct ledger_doubt *d,
-                 uint64_t now_ms)
+bool ack_log_doubt(struct ack_log *a, const struct ledger_write *w, const struct ledger_doubt *d,
+                   uint64_t now_ms)
 {
-    struct acked_entry *x = entry_of(a, w, now_ms);
+    struct ack_log_entry *x = entry_of(a, w, now_ms);
 
     if (!x)
         return false;
-    if (x->doubts.len == ACKED_ENTRY_DOUBTS || x->group->doubts == ACKED_GROUP_DOUBTS ||
+    if (x->doubts.len == ACK_LOG_ENTRY_DOUBTS || x->group->doubts == ACK_LOG_GROUP_DOUBTS ||
         a->bytes > a->o.bytes_max - a->o.bytes_max / 16) {
         x->unlisted++;
         return false;
@@ -244,18 +248,18 @@ bool acked_doubt(struct acked *a, const struct ledger_write *w, const struct led
 
 /* ---- groups ---- */
 
-struct acked_group *acked_take(struct acked *a, uint64_t now_ms)
+struct ack_log_group *ack_log_take(struct ack_log *a, uint64_t now_ms)
 {
     return a->heap.len && a->heap.ptr[0]->due_ms <= now_ms ? heap_pop(a) : NULL;
 }
 
-void acked_later(struct acked *a, struct acked_group *g, uint64_t due_ms)
+void ack_log_later(struct ack_log *a, struct ack_log_group *g, uint64_t due_ms)
 {
     g->due_ms = due_ms;
     heap_push(a, g);
 }
 
-void acked_drop(struct acked *a, struct acked_entry *x)
+void ack_log_drop(struct ack_log *a, struct ack_log_entry *x)
 {
     (void)map_str_del(a->entries, x->key);
     if (a->last == x)
@@ -268,10 +272,10 @@ void acked_drop(struct acked *a, struct acked_entry *x)
     xfree(x);
 }
 
-void acked_end(struct acked *a, struct acked_group *g)
+void ack_log_end(struct ack_log *a, struct ack_log_group *g)
 {
     list_for (l, &g->entries)
-        acked_drop(a, container_of(l, struct acked_entry, link));
+        ack_log_drop(a, container_of(l, struct ack_log_entry, link));
     if (map_str_get(a->groups, group_key(g)) == g)
         (void)map_str_del(a->groups, group_key(g));
     a->bytes -= sizeof(*g) + SLOT_BYTES;
@@ -280,29 +284,29 @@ void acked_end(struct acked *a, struct acked_group *g)
 
 /* ---- life ---- */
 
-uint64_t acked_due_ms(const struct acked *a)
+uint64_t ack_log_due_ms(const struct ack_log *a)
 {
     return a->heap.len ? a->heap.ptr[0]->due_ms : UINT64_MAX;
 }
 
-size_t acked_len(const struct acked *a)
+size_t ack_log_len(const struct ack_log *a)
 {
     return map_str_len(a->entries);
 }
 
-size_t acked_bytes(const struct acked *a)
+size_t ack_log_bytes(const struct ack_log *a)
 {
     return a->bytes;
 }
 
-unsigned acked_thinned(const struct acked *a)
+unsigned ack_log_thinned(const struct ack_log *a)
 {
     return a->thin;
 }
 
-struct acked *acked_new(const struct acked_opts *o)
+struct ack_log *ack_log_new(const struct ack_log_opts *o)
 {
-    struct acked *a = XNEW(struct acked);
+    struct ack_log *a = XNEW(struct ack_log);
 
     a->o = *o;
     a->entries = map_str_new();
@@ -310,12 +314,12 @@ struct acked *acked_new(const struct acked_opts *o)
     return a;
 }
 
-void acked_free(struct acked *a)
+void ack_log_free(struct ack_log *a)
 {
     if (!a)
         return;
     while (a->heap.len)
-        acked_end(a, heap_pop(a));
+        ack_log_end(a, heap_pop(a));
     CHECK(a->bytes == 0);
     vec_free(&a->heap);
     map_str_free(a->entries);

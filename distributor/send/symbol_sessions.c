@@ -7,7 +7,7 @@
  * Over the bound the shelf that was not used for longest loses what it has, and nothing is made for
  * it for a while: with more services than memory, remembering would be work for nothing.
  */
-#include "distributor/send/knowns.h"
+#include "distributor/send/symbol_sessions.h"
 
 #include "common/base/hash.h"
 #include "common/base/list.h"
@@ -25,12 +25,12 @@
 struct shelf {
     struct list link; /* of knowns.shelves: last used at the end */
     struct str key;   /* owned: tenant, NUL, service */
-    VEC(struct known *) idle;
+    VEC(struct symbol_session *) idle;
     uint32_t out;
     uint64_t not_before_ms, pause_ms;
     bool twice; /* has pushed before */
 };
-struct knowns {
+struct symbol_sessions {
     struct mutex lock;
     size_t bytes, bytes_max;
     unsigned percent;
@@ -41,9 +41,9 @@ struct knowns {
     size_t shelves_len;
 };
 
-struct knowns *knowns_new(size_t bytes_max, struct env *env, uint64_t seed)
+struct symbol_sessions *symbol_sessions_new(size_t bytes_max, struct env *env, uint64_t seed)
 {
-    struct knowns *a = XNEW(struct knowns);
+    struct symbol_sessions *a = XNEW(struct symbol_sessions);
 
     mutex_init(&a->lock);
     a->bytes_max = bytes_max;
@@ -57,28 +57,28 @@ struct knowns *knowns_new(size_t bytes_max, struct env *env, uint64_t seed)
 
 /* ---- holding the lock ---- */
 
-static void uncharge(struct knowns *a, struct known *k)
+static void uncharge(struct symbol_sessions *a, struct symbol_session *k)
 {
     a->bytes -= k->charged;
     k->charged = 0;
 }
 
-static void give_up(struct knowns *a, struct known *k)
+static void give_up(struct symbol_sessions *a, struct symbol_session *k)
 {
     atomic_store_explicit(&k->dead, true, memory_order_relaxed);
     uncharge(a, k);
     k->shelf = NULL;
-    known_unref(k);
+    symbol_session_unref(k);
 }
 
-static void empty_shelf(struct knowns *a, struct shelf *s)
+static void empty_shelf(struct symbol_sessions *a, struct shelf *s)
 {
     vec_for (i, &s->idle)
         give_up(a, s->idle.ptr[i]);
     s->idle.len = 0;
 }
 
-static void shelf_free(struct knowns *a, struct shelf *s)
+static void shelf_free(struct symbol_sessions *a, struct shelf *s)
 {
     CHECK(s->out == 0);
     empty_shelf(a, s);
@@ -91,13 +91,13 @@ static void shelf_free(struct knowns *a, struct shelf *s)
     xfree(s);
 }
 
-static size_t most(const struct knowns *a)
+static size_t most(const struct symbol_sessions *a)
 {
     return a->bytes_max / 100 * a->percent;
 }
 
 /* From the shelf that was not used for longest. */
-static void trim(struct knowns *a, uint64_t now_ms)
+static void trim(struct symbol_sessions *a, uint64_t now_ms)
 {
     list_for (it, &a->shelves) {
         struct shelf *s = container_of(it, struct shelf, link);
@@ -113,7 +113,7 @@ static void trim(struct knowns *a, uint64_t now_ms)
     }
 }
 
-static struct shelf *shelf_of(struct knowns *a, struct str tenant, struct str service)
+static struct shelf *shelf_of(struct symbol_sessions *a, struct str tenant, struct str service)
 {
     char small[512];
     size_t len = tenant.len + 1 + service.len;
@@ -141,17 +141,18 @@ static struct shelf *shelf_of(struct knowns *a, struct str tenant, struct str se
     return s;
 }
 
-static struct known *make(struct knowns *a, uint64_t symbol_keep)
+static struct symbol_session *make(struct symbol_sessions *a, uint64_t symbol_keep)
 {
-    uint8_t session[KNOWN_SESSION_BYTES];
+    uint8_t session[SYMBOL_SESSION_SESSION_BYTES];
 
     a->env->random(a->env, session, sizeof(session));
-    return known_new(session, hash_u64(a->seed + ++a->made), symbol_keep, a->bytes_max / SHARE);
+    return symbol_session_new(session, hash_u64(a->seed + ++a->made), symbol_keep,
+                              a->bytes_max / SHARE);
 }
 
 /* ---- any thread ---- */
 
-void knowns_free(struct knowns *a)
+void symbol_sessions_free(struct symbol_sessions *a)
 {
     if (!a)
         return;
@@ -162,10 +163,11 @@ void knowns_free(struct knowns *a)
     xfree(a);
 }
 
-struct known *knowns_take(struct knowns *a, struct str tenant, struct str service,
-                          uint64_t symbol_keep, uint64_t now_ms)
+struct symbol_session *symbol_sessions_take(struct symbol_sessions *a, struct str tenant,
+                                            struct str service, uint64_t symbol_keep,
+                                            uint64_t now_ms)
 {
-    struct known *k = NULL;
+    struct symbol_session *k = NULL;
 
     mutex_lock(&a->lock);
     struct shelf *s = shelf_of(a, tenant, service);
@@ -182,14 +184,14 @@ struct known *knowns_take(struct knowns *a, struct str tenant, struct str servic
     }
     if (k) {
         s->out++;
-        known_ref(k); /* the shelf's and the push's */
+        symbol_session_ref(k); /* the shelf's and the push's */
     }
     trim(a, now_ms);
     mutex_unlock(&a->lock);
     return k;
 }
 
-void knowns_put(struct knowns *a, struct known *k)
+void symbol_sessions_put(struct symbol_sessions *a, struct symbol_session *k)
 {
     mutex_lock(&a->lock);
     struct shelf *s = k->shelf;
@@ -198,14 +200,14 @@ void knowns_put(struct knowns *a, struct known *k)
         give_up(a, k);
     } else {
         uncharge(a, k);
-        k->charged = known_bytes(k);
+        k->charged = symbol_session_bytes(k);
         a->bytes += k->charged;
         vec_push(&s->idle, k);
     }
     mutex_unlock(&a->lock);
 }
 
-void knowns_refused(struct knowns *a, struct known *k, uint64_t now_ms)
+void symbol_sessions_refused(struct symbol_sessions *a, struct symbol_session *k, uint64_t now_ms)
 {
     mutex_lock(&a->lock);
     struct shelf *s = k->shelf;
@@ -225,7 +227,8 @@ void knowns_refused(struct knowns *a, struct known *k, uint64_t now_ms)
     mutex_unlock(&a->lock);
 }
 
-void knowns_understood(struct knowns *a, struct known *k, const struct known_counts *upto)
+void symbol_sessions_understood(struct symbol_sessions *a, struct symbol_session *k,
+                                const struct symbol_session_counts *upto)
 {
     mutex_lock(&k->lock);
     bool more = upto->nodes > k->told.nodes || upto->frames > k->told.frames ||
@@ -243,7 +246,7 @@ void knowns_understood(struct knowns *a, struct known *k, const struct known_cou
     mutex_unlock(&a->lock);
 }
 
-size_t knowns_bytes(struct knowns *a)
+size_t symbol_sessions_bytes(struct symbol_sessions *a)
 {
     mutex_lock(&a->lock);
     size_t n = a->bytes;
@@ -251,7 +254,7 @@ size_t knowns_bytes(struct knowns *a)
     return n;
 }
 
-void knowns_shrink(struct knowns *a, unsigned percent)
+void symbol_sessions_shrink(struct symbol_sessions *a, unsigned percent)
 {
     mutex_lock(&a->lock);
     a->percent = percent;

@@ -13,15 +13,15 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/base/size.h"
-#include "distributor/formats/pprof/known_find.h"
+#include "distributor/formats/pprof/symbol_lookup.h"
 
 enum { NAMES = 1500, LEN_MOST = 180, FRAMES = 1500 };
 
-static const uint8_t session[KNOWN_SESSION_BYTES] = "a session";
+static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "a session";
 
-static struct known *new_known(size_t bytes_max)
+static struct symbol_session *new_known(size_t bytes_max)
 {
-    return known_new(session, 7, 4096, bytes_max);
+    return symbol_session_new(session, 7, 4096, bytes_max);
 }
 
 static struct str copy_of(struct str s)
@@ -54,21 +54,21 @@ static size_t make_names(struct prng *r, struct str *names)
     return n;
 }
 
-static void check_names(const struct known *k, const struct str *names, size_t kept)
+static void check_names(const struct symbol_session *k, const struct str *names, size_t kept)
 {
-    uint32_t at[KNOWN_BATCH];
+    uint32_t at[SYMBOL_SESSION_BATCH];
 
-    for (size_t i = 0; i < NAMES; i += KNOWN_BATCH) {
-        size_t n = MIN((size_t)NAMES - i, (size_t)KNOWN_BATCH);
-        known_find_texts(k, names + i, n, at);
+    for (size_t i = 0; i < NAMES; i += SYMBOL_SESSION_BATCH) {
+        size_t n = MIN((size_t)NAMES - i, (size_t)SYMBOL_SESSION_BATCH);
+        symbol_lookup_texts(k, names + i, n, at);
         for (size_t j = 0; j < n; j++)
-            assert_int_equal(at[j], i + j < kept ? i + j : KNOWN_NONE);
+            assert_int_equal(at[j], i + j < kept ? i + j : SYMBOL_SESSION_NONE);
     }
 }
 
 static void test_texts(void **state)
 {
-    struct known *k = new_known(8 * MIB);
+    struct symbol_session *k = new_known(8 * MIB);
     static struct str names[NAMES];
     struct prng r;
 
@@ -78,18 +78,18 @@ static void test_texts(void **state)
     check_names(k, names, 0);
     for (size_t i = 0; i < NAMES; i++) {
         struct str again = copy_of(names[i]);
-        assert_int_equal(known_text(k, again), i);
+        assert_int_equal(symbol_session_text(k, again), i);
         xfree((void *)(uintptr_t)again.ptr);
         k->text_next = (uint32_t)prng_below(&r, i + 1); /* no guess is right for long */
         size_t old = prng_below(&r, i + 1);
-        assert_int_equal(known_text(k, names[old]), old);
+        assert_int_equal(symbol_session_text(k, names[old]), old);
         if (i % 97 == 0 || i + 1 == NAMES)
             check_names(k, names, i + 1);
     }
     assert_int_equal(k->texts.len, NAMES);
     for (size_t i = 0; i < NAMES; i++)
         xfree((void *)(uintptr_t)names[i].ptr);
-    known_unref(k);
+    symbol_session_unref(k);
 }
 
 /* Frames that differ in one number. */
@@ -107,47 +107,47 @@ static struct frame frame_at(uint32_t i)
 
 static void test_frames(void **state)
 {
-    struct known *k = new_known(8 * MIB);
-    uint32_t id[FRAMES], at[KNOWN_BATCH];
-    struct frame f[KNOWN_BATCH];
+    struct symbol_session *k = new_known(8 * MIB);
+    uint32_t id[FRAMES], at[SYMBOL_SESSION_BATCH];
+    struct frame f[SYMBOL_SESSION_BATCH];
 
     (void)state;
     for (uint32_t i = 0; i < 1600; i++) /* frames are made of strings that are there */
-        (void)known_string(k, str_n((const char *)&i, sizeof(i)));
+        (void)symbol_session_string(k, str_n((const char *)&i, sizeof(i)));
     for (uint32_t i = 0; i < FRAMES; i++) {
         struct frame one = frame_at(i);
-        known_find_frames(k, &one, 1, at);
-        assert_int_equal(at[0], KNOWN_NONE);
-        id[i] = known_frame(k, &one);
+        symbol_lookup_frames(k, &one, 1, at);
+        assert_int_equal(at[0], SYMBOL_SESSION_NONE);
+        id[i] = symbol_session_frame(k, &one);
         assert_int_equal(id[i], k->frames.len - 1);
     }
-    for (uint32_t i = 0; i < FRAMES; i += KNOWN_BATCH) {
-        uint32_t n = MIN(FRAMES - i, (uint32_t)KNOWN_BATCH);
+    for (uint32_t i = 0; i < FRAMES; i += SYMBOL_SESSION_BATCH) {
+        uint32_t n = MIN(FRAMES - i, (uint32_t)SYMBOL_SESSION_BATCH);
         for (uint32_t j = 0; j < n; j++)
             f[j] = frame_at(i + j);
-        known_find_frames(k, f, n, at);
+        symbol_lookup_frames(k, f, n, at);
         assert_memory_equal(at, id + i, n * sizeof(*at));
     }
-    known_unref(k);
+    symbol_session_unref(k);
 }
 
 static void test_steps(void **state)
 {
-    struct known *k = new_known(8 * MIB);
+    struct symbol_session *k = new_known(8 * MIB);
     uint32_t frames[9], step[9];
 
     (void)state;
     for (uint32_t i = 0; i < ARRAY_LEN(frames); i++)
         frames[i] = i % 3;
-    assert_int_equal(known_find_step(k, frames, 1), frames[0]);
+    assert_int_equal(symbol_session_find_step(k, frames, 1), frames[0]);
     for (size_t n = 2; n <= ARRAY_LEN(frames); n++) {
-        assert_int_equal(known_find_step(k, frames, n), KNOWN_NONE);
-        step[n - 1] = known_step(k, frames, n);
-        assert_true(step[n - 1] >= KNOWN_MANY && step[n - 1] != KNOWN_NONE);
+        assert_int_equal(symbol_session_find_step(k, frames, n), SYMBOL_SESSION_NONE);
+        step[n - 1] = symbol_session_step(k, frames, n);
+        assert_true(step[n - 1] >= SYMBOL_SESSION_MANY && step[n - 1] != SYMBOL_SESSION_NONE);
     }
     for (size_t n = 2; n <= ARRAY_LEN(frames); n++)
-        assert_int_equal(known_find_step(k, frames, n), step[n - 1]);
-    known_unref(k);
+        assert_int_equal(symbol_session_find_step(k, frames, n), step[n - 1]);
+    symbol_session_unref(k);
 }
 
 /* Constants that hashes are made of, here and in what they were taken from. */
@@ -173,7 +173,7 @@ enum { FLOOD = 2000, WORDS = 13 };
 
 /* How many hashes n names have of which one word is `hides` and another one counts, or (mirrors)
  * the two behind are the other way round, or both inverted, by what the two constants differ. */
-static size_t flood(const struct known *k, size_t words, size_t still, size_t counts,
+static size_t flood(const struct symbol_session *k, size_t words, size_t still, size_t counts,
                     uint64_t hides, bool mirror)
 {
     uint32_t tags[FLOOD];
@@ -188,7 +188,7 @@ static size_t flood(const struct known *k, size_t words, size_t still, size_t co
         } else {
             w[still] = hides;
         }
-        tags[i] = known_text_tag(k, str_n((const char *)w, words * sizeof(*w)));
+        tags[i] = symbol_session_text_tag(k, str_n((const char *)w, words * sizeof(*w)));
     }
     qsort(tags, FLOOD, sizeof(*tags), u32_cmp);
     for (size_t i = 1; i < FLOOD; i++)
@@ -199,7 +199,7 @@ static size_t flood(const struct known *k, size_t words, size_t still, size_t co
 /* Whoever knows this source can not make names that all fall on one slot. */
 static void test_flood(void **state)
 {
-    struct known *k = known_new(session, UINT64_C(0x243f6a8885a308d3), 4096, MIB);
+    struct symbol_session *k = symbol_session_new(session, UINT64_C(0x243f6a8885a308d3), 4096, MIB);
 
     (void)state;
     for (size_t words = 2; words <= WORDS; words++)
@@ -210,7 +210,7 @@ static void test_flood(void **state)
             if (words >= 4)
                 assert_true(flood(k, words, 0, counts, 0, true) > FLOOD - 10);
         }
-    known_unref(k);
+    symbol_session_unref(k);
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 
 #include "common/base/prng.h"
 #include "common/sys/clock.h"
-#include "distributor/send/ledger.h"
+#include "distributor/send/ack_audit.h"
 
 #define WRITES 40
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "distributor/base/arenas.h"
+#include "distributor/base/arena_pool.h"
 
 #include "common/base/mem.h"
 #include "common/sys/thread.h"
 
-struct arenas {
+struct arena_pool {
     struct mutex lock;
     struct arena **kept; /* owned; room for `most`, who came last at the end */
     size_t len, most;
@@ -12,9 +12,9 @@ struct arenas {
     size_t chunk_max;
 };
 
-struct arenas *arenas_new(size_t most, size_t chunk_max)
+struct arena_pool *arena_pool_new(size_t most, size_t chunk_max)
 {
-    struct arenas *as = XNEW(struct arenas);
+    struct arena_pool *as = XNEW(struct arena_pool);
 
     CHECK(most > 0);
     mutex_init(&as->lock);
@@ -24,7 +24,7 @@ struct arenas *arenas_new(size_t most, size_t chunk_max)
     return as;
 }
 
-void arenas_free(struct arenas *as)
+void arena_pool_free(struct arena_pool *as)
 {
     if (!as)
         return;
@@ -35,7 +35,7 @@ void arenas_free(struct arenas *as)
     xfree(as);
 }
 
-struct arena *arenas_take(struct arenas *as, size_t limit)
+struct arena *arena_pool_get(struct arena_pool *as, size_t limit)
 {
     struct arena *a = NULL;
 
@@ -49,7 +49,7 @@ struct arena *arenas_take(struct arenas *as, size_t limit)
     return a;
 }
 
-void arenas_give(struct arenas *as, struct arena *a)
+void arena_pool_put(struct arena_pool *as, struct arena *a)
 {
     bool kept;
 
@@ -65,7 +65,7 @@ void arenas_give(struct arenas *as, struct arena *a)
         arena_free(a);
 }
 
-void arenas_shrink(struct arenas *as, unsigned percent)
+void arena_pool_shrink(struct arena_pool *as, unsigned percent)
 {
     CHECK(percent <= 100);
     mutex_lock(&as->lock);
@@ -75,7 +75,7 @@ void arenas_shrink(struct arenas *as, unsigned percent)
     mutex_unlock(&as->lock);
 }
 
-size_t arenas_bytes(struct arenas *as)
+size_t arena_pool_bytes(struct arena_pool *as)
 {
     mutex_lock(&as->lock);
     size_t n = as->len * as->chunk_max;

@@ -2,7 +2,7 @@
  *
  * ledger: what shards acked, by (shard, epoch, tenant), until they were asked about it.
  *
- *   ack ──> acked.h: sure {count, sums of hashes}, doubts ──due──> RPC_LEDGER ──> verdict
+ *   ack ──> ack_log.h: sure {count, sums of hashes}, doubts ──due──> RPC_LEDGER ──> verdict
  *
  * Sure is what a shard said it stored now. In doubt is what it said it knew when we had tried it
  * before without an answer, and what it never answered: both may be in its sums, by the try that
@@ -19,7 +19,7 @@
  * that does not answer for most of the time that rows are kept count as not audited, as do acks
  * that did not fit into memory.
  */
-#include "distributor/send/ledger.h"
+#include "distributor/send/ack_audit.h"
 
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@
 #include "common/base/wr.h"
 #include "common/obs/log.h"
 #include "distributor/base/state.h"
-#include "distributor/send/acked.h"
+#include "distributor/send/ack_log.h"
 #include "proto/ledger.pb-c.h"
 
 #define BYTES_MAX   (24 * MIB) /* of acks that wait, or */
@@ -47,18 +47,18 @@
 
 struct due {
     struct rpc_peer *peer;
-    struct acked_group *g;
+    struct ack_log_group *g;
 };
 struct ask { /* a question under way */
     struct ledger_book *b;
     struct rpc_peer *peer; /* NULL: free */
-    VEC(struct acked_group *) groups;
-    VEC(struct acked_entry *) asked;
+    VEC(struct ack_log_group *) groups;
+    VEC(struct ack_log_entry *) asked;
 };
 struct ledger_book {
     struct distributor *d;
     uint64_t id, epoch_ms;
-    struct acked *acked;
+    struct ack_log *acked;
     struct timer *timer;
     struct ask calls[CALLS_MAX];
     size_t running;
@@ -129,9 +129,9 @@ struct ledger_verdict ledger_judge(const struct acks *sure, const struct ledger_
 
 /* ---- acks ---- */
 
-void ledger_acked(struct ledger_book *b, const struct ledger_write *w, const struct acks *a)
+void ack_audit_add(struct ledger_book *b, const struct ledger_write *w, const struct acks *a)
 {
-    if (b && !(w->epoch && acked_add(b->acked, w, a, now_ms(b))))
+    if (b && !(w->epoch && ack_log_add(b->acked, w, a, now_ms(b))))
         metric_add(b->unaudited, a->count);
 }
 
@@ -141,7 +141,7 @@ void ledger_doubt(struct ledger_book *b, const struct ledger_write *w,
     struct ledger_doubt one = { .acked = acked };
 
     memcpy(one.wid, wid, WRITE_ID_BYTES);
-    if (b && !(w->epoch && acked_doubt(b->acked, w, &one, now_ms(b))))
+    if (b && !(w->epoch && ack_log_doubt(b->acked, w, &one, now_ms(b))))
         metric_add(b->unaudited, acked);
 }
 
@@ -149,8 +149,8 @@ void ledger_doubt(struct ledger_book *b, const struct ledger_write *w,
 
 static void pump(struct ledger_book *b);
 
-static void say(struct ledger_book *b, const struct acked_entry *x, const struct ledger_verdict *v,
-                const struct acks *said)
+static void say(struct ledger_book *b, const struct ack_log_entry *x,
+                const struct ledger_verdict *v, const struct acks *said)
 {
     metric_add(b->lost, v->lost);
     metric_add(b->doubled, v->doubled);
@@ -162,7 +162,7 @@ static void say(struct ledger_book *b, const struct acked_entry *x, const struct
 }
 
 /* One entry and what its shard says. */
-static void judge(struct ledger_book *b, struct acked_entry *x, const Embertree__LedgerAcks *m,
+static void judge(struct ledger_book *b, struct ack_log_entry *x, const Embertree__LedgerAcks *m,
                   int64_t deleted_ms)
 {
     struct acks said = { m->count, m->high, m->low };
@@ -174,32 +174,32 @@ static void judge(struct ledger_book *b, struct acked_entry *x, const Embertree_
         ledger_judge(&x->sure, x->doubts.ptr, x->doubts.len, x->unlisted > 0, &said);
     if (v.lost + v.doubled == 0) {
         metric_add(b->audited, x->sure.count + x->doubts.len);
-        acked_drop(b->acked, x);
+        ack_log_drop(b->acked, x);
     } else if (deleted_ms > began - CLOCKS_MS) { /* with tenants go their rows, with data ids */
         metric_add(b->unaudited, x->sure.count + x->doubts.len);
-        acked_drop(b->acked, x);
+        ack_log_drop(b->acked, x);
     } else if (++x->bad == BAD_MAX) {
         say(b, x, &v, &said);
-        acked_drop(b->acked, x);
+        ack_log_drop(b->acked, x);
     }
 }
 
 /* Asks about the rest of a group again later. */
-static void ask_later(struct ledger_book *b, struct acked_group *g, uint64_t wait_ms)
+static void ask_later(struct ledger_book *b, struct ack_log_group *g, uint64_t wait_ms)
 {
     uint64_t now = now_ms(b);
 
     if (now + wait_ms < g->born_ms + (uint64_t)(ACKS_KEPT_MS - CLOCKS_MS)) {
-        acked_later(b->acked, g, now + wait_ms);
+        ack_log_later(b->acked, g, now + wait_ms);
         return;
     }
     log_warn("acks were not audited: their shard did not answer for too long",
              KV_U64("shard", g->shard), KV_U64("epoch", g->epoch), KV_U64("tenants", g->len));
     list_for (l, &g->entries) {
-        const struct acked_entry *x = container_of(l, struct acked_entry, link);
+        const struct ack_log_entry *x = container_of(l, struct ack_log_entry, link);
         metric_add(b->unaudited, x->sure.count + x->doubts.len);
     }
-    acked_end(b->acked, g);
+    ack_log_end(b->acked, g);
 }
 
 static void take_answer(struct ask *c, const Embertree__LedgerReply *r)
@@ -213,7 +213,7 @@ static void take_answer(struct ask *c, const Embertree__LedgerReply *r)
         if (c->groups.ptr[i]->len)
             ask_later(b, c->groups.ptr[i], AGAIN_MS);
         else
-            acked_end(b->acked, c->groups.ptr[i]);
+            ack_log_end(b->acked, c->groups.ptr[i]);
     }
 }
 
@@ -256,7 +256,8 @@ static void on_reply(void *cookie, struct str reply, const struct err *err)
 
 /* ---- questions ---- */
 
-static void fill_ask(const struct acked_entry *x, Embertree__LedgerAsk *m, ProtobufCBinaryData *ids)
+static void fill_ask(const struct ack_log_entry *x, Embertree__LedgerAsk *m,
+                     ProtobufCBinaryData *ids)
 {
     embertree__ledger_ask__init(m);
     m->shard = x->group->shard;
@@ -327,7 +328,7 @@ static size_t gather(struct ask *c, const struct due *due, size_t n, bool single
     size_t ids = 0, shards = 0, i = 0;
 
     for (; i < n; i++) {
-        struct acked_group *g = due[i].g;
+        struct ack_log_group *g = due[i].g;
         bool more = !i || due[i - 1].g->shard != g->shard;
 
         if (i && (single || g->alone || due[0].g->alone || shards + more > SHARDS_MAX ||
@@ -337,7 +338,7 @@ static size_t gather(struct ask *c, const struct due *due, size_t n, bool single
         ids += g->doubts;
         vec_push(&c->groups, g);
         list_for (l, &g->entries)
-            vec_push(&c->asked, container_of(l, struct acked_entry, link));
+            vec_push(&c->asked, container_of(l, struct ack_log_entry, link));
     }
     return i;
 }
@@ -356,7 +357,7 @@ static void ask_peer(struct ledger_book *b, const struct due *due, size_t n)
         send(c);
     }
     for (size_t i = asked; i < n; i++)
-        acked_later(b->acked, due[i].g, MAX(due[i].g->due_ms, again));
+        ack_log_later(b->acked, due[i].g, MAX(due[i].g->due_ms, again));
 }
 
 static int by_peer(const void *a, const void *b)
@@ -374,15 +375,15 @@ static void take_due(struct ledger_book *b)
 {
     struct route *route = b->d->route;
     uint64_t now = now_ms(b);
-    struct acked_group *g;
+    struct ack_log_group *g;
 
     b->due.len = 0;
-    while (b->due.len < DUE_MAX && (g = acked_take(b->acked, now))) {
+    while (b->due.len < DUE_MAX && (g = ack_log_take(b->acked, now))) {
         struct err e;
         struct rpc_peer *peer = route_peer(route, route_target(route, g->shard), &e);
 
         if (!g->len)
-            acked_end(b->acked, g);
+            ack_log_end(b->acked, g);
         else if (!peer)
             ask_later(b, g, AGAIN_MS);
         else
@@ -408,9 +409,9 @@ static void pump(struct ledger_book *b)
 static void on_timer(void *cookie)
 {
     struct ledger_book *b = cookie;
-    uint64_t due = acked_due_ms(b->acked), now = now_ms(b);
+    uint64_t due = ack_log_due_ms(b->acked), now = now_ms(b);
 
-    metric_set(b->bytes, (int64_t)acked_bytes(b->acked));
+    metric_set(b->bytes, (int64_t)ack_log_bytes(b->acked));
     metric_set(b->behind, due < now ? (int64_t)((now - due) / 1000) : 0);
     pump(b);
 }
@@ -444,9 +445,9 @@ static void make_metrics(struct ledger_book *b)
 struct ledger_book *ledger_book_new(struct distributor *d)
 {
     struct env *env = d->ctx->env;
-    struct acked_opts o = { .epoch_ms = d->conf->ledger_epoch_ms,
-                            .settle_ms = d->conf->ack_ms,
-                            .bytes_max = BYTES_MAX };
+    struct ack_log_opts o = { .epoch_ms = d->conf->ledger_epoch_ms,
+                              .settle_ms = d->conf->ack_ms,
+                              .bytes_max = BYTES_MAX };
 
     if (!d->conf->ledger_epoch_ms)
         return NULL;
@@ -458,7 +459,7 @@ struct ledger_book *ledger_book_new(struct distributor *d)
     env->random(env, &o.seed, sizeof(o.seed));
     if (d->ctx->memory_limit)
         o.bytes_max = (size_t)MIN(o.bytes_max, MAX(d->ctx->memory_limit / BYTES_SHARE, MIB));
-    b->acked = acked_new(&o);
+    b->acked = ack_log_new(&o);
     for (size_t i = 0; i < CALLS_MAX; i++)
         b->calls[i].b = b;
     make_metrics(b);
@@ -478,6 +479,6 @@ void ledger_book_free(struct ledger_book *b)
         vec_free(&b->calls[i].asked);
     }
     vec_free(&b->due);
-    acked_free(b->acked);
+    ack_log_free(b->acked);
     xfree(b);
 }

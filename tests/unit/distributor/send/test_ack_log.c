@@ -13,7 +13,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/sys/clock.h"
-#include "distributor/send/acked.h"
+#include "distributor/send/ack_log.h"
 
 #define EPOCH   1000
 #define SETTLE  300
@@ -21,7 +21,7 @@
 #define TENANTS 7
 #define EPOCHS  64
 
-static const struct acked_opts roomy = { EPOCH, SETTLE, 64 * MIB, 1 };
+static const struct ack_log_opts roomy = { EPOCH, SETTLE, 64 * MIB, 1 };
 
 struct cell {
     struct acks sum;
@@ -31,13 +31,13 @@ struct cell {
 };
 struct world {
     struct prng p;
-    struct acked *a;
+    struct ack_log *a;
     uint64_t now, first_ms[EPOCHS];
     struct cell cells[SHARDS][EPOCHS][TENANTS];
     uint64_t groups, entries;
 };
 
-static struct cell *cell_of(struct world *w, const struct acked_entry *x)
+static struct cell *cell_of(struct world *w, const struct ack_log_entry *x)
 {
     struct str n = x->tenant;
 
@@ -57,7 +57,7 @@ static void add(struct world *w, uint32_t shard, uint32_t epoch, unsigned tenant
     memcpy(d.wid, id, sizeof(d.wid));
     acks_add(&one, d.wid);
     bool doubt = prng_chance(&w->p, 0.1);
-    bool ok = doubt ? acked_doubt(w->a, &lw, &d, w->now) : acked_add(w->a, &lw, &one, w->now);
+    bool ok = doubt ? ack_log_doubt(w->a, &lw, &d, w->now) : ack_log_add(w->a, &lw, &one, w->now);
     if (!w->first_ms[epoch])
         w->first_ms[epoch] = w->now;
     c->taken += ok;
@@ -73,19 +73,19 @@ static void add(struct world *w, uint32_t shard, uint32_t epoch, unsigned tenant
 /* What is due is what was added, all of it, and not before its time. */
 static void take(struct world *w)
 {
-    struct acked_group *g;
+    struct ack_log_group *g;
 
-    while ((g = acked_take(w->a, w->now))) {
+    while ((g = ack_log_take(w->a, w->now))) {
         assert_true(w->now >= w->first_ms[g->epoch] + 2 * EPOCH + SETTLE);
         if (prng_chance(&w->p, 0.2)) { /* no answer */
-            acked_later(w->a, g, w->now + prng_below(&w->p, 500));
+            ack_log_later(w->a, g, w->now + prng_below(&w->p, 500));
             if (prng_chance(&w->p, 0.5))
                 break;
             continue;
         }
         w->groups++;
         list_for (l, &g->entries) {
-            struct acked_entry *x = container_of(l, struct acked_entry, link);
+            struct ack_log_entry *x = container_of(l, struct ack_log_entry, link);
             struct cell *c = cell_of(w, x);
             assert_false(c->over);
             c->over = true;
@@ -93,9 +93,9 @@ static void take(struct world *w)
             assert_int_equal(c->doubts, x->doubts.len);
             w->entries++;
             if (prng_chance(&w->p, 0.7))
-                acked_drop(w->a, x);
+                ack_log_drop(w->a, x);
         }
-        acked_end(w->a, g);
+        ack_log_end(w->a, g);
     }
 }
 
@@ -108,14 +108,14 @@ static void test_random(void **state)
     (void)state;
     printf("SEED=%llu\n", (unsigned long long)seed);
     prng_init(&w->p, seed);
-    w->a = acked_new(&roomy);
+    w->a = ack_log_new(&roomy);
     w->now = EPOCH;
     for (; w->now / EPOCH < EPOCHS - 8; w->now += prng_below(&w->p, 4)) {
         uint32_t epoch = (uint32_t)(w->now / EPOCH) - (prng_chance(&w->p, 0.2) ? 1 : 0);
         add(w, (uint32_t)prng_below(&w->p, SHARDS), epoch, (unsigned)prng_below(&w->p, TENANTS));
         take(w);
     }
-    for (; acked_len(w->a); w->now += 100)
+    for (; ack_log_len(w->a); w->now += 100)
         take(w);
     for (size_t i = 0; i < sizeof(w->cells) / sizeof(struct cell); i++) {
         const struct cell *c = &w->cells[0][0][0] + i;
@@ -124,9 +124,9 @@ static void test_random(void **state)
         cells += c->over;
     }
     assert_true(cells > 2000 && cells == w->entries);
-    assert_int_equal(acked_due_ms(w->a), UINT64_MAX);
-    assert_int_equal(acked_bytes(w->a), 0);
-    acked_free(w->a);
+    assert_int_equal(ack_log_due_ms(w->a), UINT64_MAX);
+    assert_int_equal(ack_log_bytes(w->a), 0);
+    ack_log_free(w->a);
     xfree(w);
 }
 
@@ -134,21 +134,21 @@ static void test_random(void **state)
 static void test_full(void **state)
 {
     struct world *w = XNEW(struct world);
-    struct acked_opts o = { EPOCH, SETTLE, 64 * KIB, 7 };
+    struct ack_log_opts o = { EPOCH, SETTLE, 64 * KIB, 7 };
     size_t whole = 0, none = 0, parts = 0;
     unsigned thinned = 0;
 
     (void)state;
     prng_init(&w->p, 3);
-    w->a = acked_new(&o);
+    w->a = ack_log_new(&o);
     for (w->now = EPOCH; w->now / EPOCH < EPOCHS - 8; w->now++) {
         add(w, (uint32_t)prng_below(&w->p, SHARDS), (uint32_t)(w->now / EPOCH),
             (unsigned)prng_below(&w->p, TENANTS));
         take(w);
-        thinned = MAX(thinned, acked_thinned(w->a));
-        assert_true(acked_bytes(w->a) < o.bytes_max);
+        thinned = MAX(thinned, ack_log_thinned(w->a));
+        assert_true(ack_log_bytes(w->a) < o.bytes_max);
     }
-    for (; acked_len(w->a); w->now += 100)
+    for (; ack_log_len(w->a); w->now += 100)
         take(w);
     for (size_t i = 0; i < sizeof(w->cells) / sizeof(struct cell); i++) {
         const struct cell *c = &w->cells[0][0][0] + i;
@@ -159,13 +159,13 @@ static void test_full(void **state)
     assert_int_equal(parts, 0);
     assert_true(thinned > 0);
     assert_true(whole > 1000 && none > 1000);
-    acked_free(w->a);
+    ack_log_free(w->a);
     xfree(w);
 }
 
 static void test_late(void **state)
 {
-    struct acked *a = acked_new(&roomy);
+    struct ack_log *a = ack_log_new(&roomy);
     struct ledger_write w = { 3, 10, STR("a") }, other = { 3, 10, STR("b") };
     struct ledger_write much_later = { 3, 10 + 64, STR("a") };
     struct acks one = { 1, 2, 3 };
@@ -173,53 +173,53 @@ static void test_late(void **state)
     char long_name[600];
 
     (void)state;
-    assert_true(acked_add(a, &w, &one, now));
-    assert_true(acked_add(a, &w, &one, closed)); /* it is here: asked about or not, all of it */
-    assert_false(acked_add(a, &other, &one, closed)); /* may have been, and may be gone */
-    struct acked_group *g = acked_take(a, closed + EPOCH);
+    assert_true(ack_log_add(a, &w, &one, now));
+    assert_true(ack_log_add(a, &w, &one, closed)); /* it is here: asked about or not, all of it */
+    assert_false(ack_log_add(a, &other, &one, closed)); /* may have been, and may be gone */
+    struct ack_log_group *g = ack_log_take(a, closed + EPOCH);
     assert_non_null(g);
     assert_int_equal(g->len, 1);
-    acked_end(a, g);
-    assert_false(acked_add(a, &w, &one, closed + EPOCH));
-    assert_true(acked_add(a, &much_later, &one, closed + 60 * EPOCH));
-    assert_false(acked_add(a, &w, &one, closed + 60 * EPOCH)); /* nobody knows of that epoch */
+    ack_log_end(a, g);
+    assert_false(ack_log_add(a, &w, &one, closed + EPOCH));
+    assert_true(ack_log_add(a, &much_later, &one, closed + 60 * EPOCH));
+    assert_false(ack_log_add(a, &w, &one, closed + 60 * EPOCH)); /* nobody knows of that epoch */
     memset(long_name, 'x', sizeof(long_name));
     w = (struct ledger_write){ 3, 10 + 64, str_n(long_name, sizeof(long_name)) };
-    assert_false(acked_add(a, &w, &one, closed + 60 * EPOCH));
-    acked_free(a); /* with what is in it */
+    assert_false(ack_log_add(a, &w, &one, closed + 60 * EPOCH));
+    ack_log_free(a); /* with what is in it */
 }
 
 /* Many tenants of a shard make several groups; many doubts of a push are counted, not kept. */
 static void test_bounds(void **state)
 {
-    struct acked *a = acked_new(&roomy);
+    struct ack_log *a = ack_log_new(&roomy);
     struct acks one = { 1, 2, 3 };
     struct ledger_doubt d = { 0 };
     size_t groups = 0, entries = 0, listed = 0;
-    struct acked_group *g;
+    struct ack_log_group *g;
     char name[16];
 
     (void)state;
-    for (int i = 0; i < 3 * ACKED_GROUP_ENTRIES; i++) {
+    for (int i = 0; i < 3 * ACK_LOG_GROUP_ENTRIES; i++) {
         snprintf(name, sizeof(name), "t%d", i);
-        assert_true(acked_add(a, &(struct ledger_write){ 1, 5, str_c(name) }, &one, 5 * EPOCH));
+        assert_true(ack_log_add(a, &(struct ledger_write){ 1, 5, str_c(name) }, &one, 5 * EPOCH));
     }
-    for (int i = 0; i < 2 * ACKED_ENTRY_DOUBTS; i++)
-        listed += acked_doubt(a, &(struct ledger_write){ 1, 5, STR("t7") }, &d, 5 * EPOCH);
-    assert_int_equal(listed, ACKED_ENTRY_DOUBTS);
-    while ((g = acked_take(a, 20 * EPOCH))) {
-        assert_int_equal(g->len, ACKED_GROUP_ENTRIES);
+    for (int i = 0; i < 2 * ACK_LOG_ENTRY_DOUBTS; i++)
+        listed += ack_log_doubt(a, &(struct ledger_write){ 1, 5, STR("t7") }, &d, 5 * EPOCH);
+    assert_int_equal(listed, ACK_LOG_ENTRY_DOUBTS);
+    while ((g = ack_log_take(a, 20 * EPOCH))) {
+        assert_int_equal(g->len, ACK_LOG_GROUP_ENTRIES);
         groups++;
         entries += g->len;
         list_for (l, &g->entries) {
-            const struct acked_entry *x = container_of(l, struct acked_entry, link);
-            assert_int_equal(x->unlisted, str_eqc(x->tenant, "t7") ? ACKED_ENTRY_DOUBTS : 0);
+            const struct ack_log_entry *x = container_of(l, struct ack_log_entry, link);
+            assert_int_equal(x->unlisted, str_eqc(x->tenant, "t7") ? ACK_LOG_ENTRY_DOUBTS : 0);
         }
-        acked_end(a, g);
+        ack_log_end(a, g);
     }
     assert_int_equal(groups, 3);
-    assert_int_equal(entries, 3 * ACKED_GROUP_ENTRIES);
-    acked_free(a);
+    assert_int_equal(entries, 3 * ACK_LOG_GROUP_ENTRIES);
+    ack_log_free(a);
 }
 
 int main(void)

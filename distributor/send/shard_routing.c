@@ -11,7 +11,7 @@
  *
  * Labels of the inside (__*__) are left out: the profile types of one pod stay together.
  */
-#include "distributor/send/placing.h"
+#include "distributor/send/shard_routing.h"
 
 #include "common/base/hash.h"
 #include "common/model/attime.h"
@@ -28,7 +28,7 @@ static bool has(const struct labels *l, struct str name)
 }
 
 /* A sum, so that the order of labels is no part of it. */
-uint64_t placing_hash(const struct labels *l, const struct labels *base)
+uint64_t shard_routing_hash(const struct labels *l, const struct labels *base)
 {
     uint64_t sum = 0;
 
@@ -55,8 +55,8 @@ static bool is_relative(struct str text)
            attime_parse(text, INT64_C(1987654321987), &b, &e) || a != b;
 }
 
-int64_t placing_when(const struct ingest *in, const struct push *p, enum write_key kind,
-                     uint32_t first_slot)
+int64_t shard_routing_when(const struct ingest *in, const struct push *p, enum write_key kind,
+                           uint32_t first_slot)
 {
     bool own = in->has_from    ? !is_relative(in->raw.from)
                : in->has_until ? !is_relative(in->raw.until)

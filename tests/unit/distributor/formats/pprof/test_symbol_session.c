@@ -10,33 +10,33 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
-#include "distributor/formats/pprof/known.h"
+#include "distributor/formats/pprof/symbol_session.h"
 #include "tests/lib/gen/gen_pprof.h"
 #include "tests/lib/roles/dist_push.h"
 #include "tests/lib/testdata.h"
 
 struct shelf_of_one {
-    struct known *known;
+    struct symbol_session *known;
     size_t bytes_max, taken, put;
 };
 
-static struct known *take(void *cookie, const struct push *push)
+static struct symbol_session *take(void *cookie, const struct push *push)
 {
-    static const uint8_t session[KNOWN_SESSION_BYTES] = "a session";
+    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "a session";
     struct shelf_of_one *s = cookie;
 
     assert_true(push->service.len > 0);
     if (s->known && atomic_load(&s->known->dead)) {
-        known_unref(s->known);
+        symbol_session_unref(s->known);
         s->known = NULL;
     }
     if (!s->known)
-        s->known = known_new(session, 7, limits_default().symbol_keep_bytes, s->bytes_max);
+        s->known = symbol_session_new(session, 7, limits_default().symbol_keep_bytes, s->bytes_max);
     s->taken++;
-    return known_ref(s->known);
+    return symbol_session_ref(s->known);
 }
 
-static void put(void *cookie, struct known *k)
+static void put(void *cookie, struct symbol_session *k)
 {
     struct shelf_of_one *s = cookie;
 
@@ -60,7 +60,7 @@ static int decode(struct shelf_of_one *s, struct dist_push *d, struct str body,
 
 static void check_numbers(const struct push *p)
 {
-    struct known_counts now = known_now(p->known);
+    struct symbol_session_counts now = symbol_session_now(p->known);
 
     assert_int_equal(p->stacks.node_parent.len, 0);
     assert_memory_equal(&now, &p->known_upto, sizeof(now));
@@ -123,7 +123,7 @@ static void test_random(void **state)
         assert_int_equal(s.taken, s.put);
     }
     assert_in_range(known, 100, 200);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 struct file_test {
@@ -175,7 +175,7 @@ static void test_files(void **state)
     testdata_each("pprof", one_file, &t);
     assert_in_range(t.known, t.files, 2 * t.files); /* most files, both times */
     assert_int_equal(t.s.taken, t.s.put);
-    known_unref(t.s.known);
+    symbol_session_unref(t.s.known);
 }
 
 /* Over its bound it is given up, and the push is decoded as if there were none. */
@@ -205,7 +205,7 @@ static void test_small(void **state)
             dist_push_free(&d);
             gen_random_deinit(&r);
         }
-        known_unref(s.known);
+        symbol_session_unref(s.known);
     }
     assert_true(dead > 0);
 }
@@ -266,12 +266,12 @@ static void test_inlined(void **state)
         body_of_calls(form & 1, form & 2, &body);
         assert_true(same_as_plain(&s, buf_str(&body), &l));
         if (nodes)
-            assert_int_equal(known_now(s.known).nodes, nodes);
-        nodes = known_now(s.known).nodes;
+            assert_int_equal(symbol_session_now(s.known).nodes, nodes);
+        nodes = symbol_session_now(s.known).nodes;
         buf_deinit(&body);
     }
     assert_int_equal(nodes, 3);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 enum { FORM_LOCATIONS = 400, FORM_STACKS = 60, FORM_SAMPLES = 500 };
@@ -335,7 +335,7 @@ static void test_forms(void **state)
         buf_deinit(&body);
     }
     assert_int_equal(known, 200);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 /* The same bytes are other ids where they are packed: "8, 9" there, "9" with its tag here. */
@@ -366,7 +366,7 @@ static void test_packed_beside_not(void **state)
         assert_true(same_as_plain(&s, buf_str(&body), &l));
     gen_pprof_deinit(&g);
     buf_deinit(&body);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 /* One function that calls itself, up to `most` deep, each location with `inlined` of them. */
@@ -401,9 +401,9 @@ static void test_lengths(void **state)
     body_of_recursion(33, 1, &body);
     for (int round = 0; round < 2; round++)
         assert_true(same_as_plain(&s, buf_str(&body), &l));
-    assert_int_equal(known_now(s.known).nodes, 34);
+    assert_int_equal(symbol_session_now(s.known).nodes, 34);
     buf_deinit(&body);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 /* How deep a stack may be is asked anew each time, in frames: a tenant's limit may change. */
@@ -422,14 +422,14 @@ static void test_depth(void **state)
         assert_true(same_as_plain(&s, buf_str(&body), &l));
     }
     buf_deinit(&body);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
     s.known = NULL;
     body_of_recursion(20, 1, &body);
     l.frames_keep = 16;
     assert_false(same_as_plain(&s, buf_str(&body), &l));
     assert_false(atomic_load(&s.known->dead));
     buf_deinit(&body);
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 /* No location has the id 0; what fills up paths has. */
@@ -456,11 +456,11 @@ static void test_id_zero(void **state)
         buf_init(&body, MIB);
         gen_pprof_finish(&g, &body);
         assert_true(same_as_plain(&s, buf_str(&body), &l));
-        assert_int_equal(known_now(s.known).nodes, 2);
+        assert_int_equal(symbol_session_now(s.known).nodes, 2);
         gen_pprof_deinit(&g);
         buf_deinit(&body);
     }
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 /* Of a table only that is kept which a sample has, be it new or beside what is known. */
@@ -469,7 +469,7 @@ static void test_unused(void **state)
     (void)state;
     struct shelf_of_one s = { .bytes_max = MIB };
     struct limits l = limits_default();
-    struct known_counts before = { 0 };
+    struct symbol_session_counts before = { 0 };
     size_t texts = 0;
 
     for (int round = 0; round < 3; round++) {
@@ -487,7 +487,7 @@ static void test_unused(void **state)
         buf_init(&body, MIB);
         gen_pprof_finish(&g, &body);
         assert_true(same_as_plain(&s, buf_str(&body), &l));
-        struct known_counts now = known_now(s.known);
+        struct symbol_session_counts now = symbol_session_now(s.known);
         if (round) {
             assert_memory_equal(&now, &before, sizeof(now));
             assert_int_equal(s.known->texts.len, texts);
@@ -497,7 +497,7 @@ static void test_unused(void **state)
         gen_pprof_deinit(&g);
         buf_deinit(&body);
     }
-    known_unref(s.known);
+    symbol_session_unref(s.known);
 }
 
 enum { LONG_NAME = 2000, LONG_NAMES = 3 };
@@ -559,7 +559,7 @@ static void test_long_names(void **state)
     body_of_long_names(names, files, &body);
     for (int round = 0; round < 2; round++)
         assert_true(same_as_plain(&s, buf_str(&body), &l));
-    known_unref(s.known);
+    symbol_session_unref(s.known);
     assert_int_equal(dist_decode_raw(&joined, &raw, buf_str(&body), &l, &e), 0);
     dist_whole(&joined.push, &text);
     for (size_t i = 0; i < LONG_NAMES * LONG_NAMES; i++) {
