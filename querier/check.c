@@ -3,7 +3,7 @@
 
 #include "querier/base/limits_file.h"
 #include "querier/base/options.h"
-#include "querier/base/turns.h"
+#include "querier/base/tenant_queues.h"
 
 static int check_limits(const struct conf *conf, const char *file, struct str text, struct err *e)
 {
@@ -23,10 +23,10 @@ void querier_check(struct role_checks *c)
 
     role_check_listen(c, "querier.listen", q->listen, NULL);
     for (size_t i = 0; i < q->tenants.len; i++) {
-        struct turn_limits limits = { 0 };
+        struct tenant_queue_limits limits = { 0 };
         struct str tenant;
 
-        if (turn_limits_parse(str_c(q->tenants.items[i]), &tenant, &limits, &e))
+        if (tenant_queue_limits_parse(str_c(q->tenants.items[i]), &tenant, &limits, &e))
             role_check_said(c, "querier.tenants", &e);
     }
     role_check_file(c, "querier.overrides_file", q->overrides_file, check_limits);

@@ -27,7 +27,7 @@
 #include "querier/api/tenant/api_space.h"
 #include "querier/async/async.h"
 #include "querier/base/limits_file.h"
-#include "querier/base/turns.h"
+#include "querier/base/tenant_queues.h"
 #include "querier/check.h"
 #include "querier/query/query.h"
 
@@ -160,7 +160,7 @@ static int start_turns(struct querier *qr, struct err *e)
 {
     const struct querier_conf *c = qr->conf;
     size_t bytes = qr->ctx->tenancy->multi ? qr->bytes.max / 2 : qr->bytes.max;
-    struct turns_opts o = {
+    struct tenant_queues_opts o = {
         .running_max = c->queries_max,
         .waiting_max = c->queue_max,
         .seed = qr->seed,
@@ -170,14 +170,14 @@ static int start_turns(struct querier *qr, struct err *e)
                     .read_bytes = c->query_read_bytes_max },
     };
 
-    qr->turns = turns_new(&o);
+    qr->turns = tenant_queues_new(&o);
     qr->asyncs = asyncs_new(qr);
     for (size_t i = 0; i < c->tenants.len; i++) {
-        struct turn_limits l = o.limits;
+        struct tenant_queue_limits l = o.limits;
         struct str tenant;
-        if (turn_limits_parse(str_c(c->tenants.items[i]), &tenant, &l, e))
+        if (tenant_queue_limits_parse(str_c(c->tenants.items[i]), &tenant, &l, e))
             return err_wrap(e, "querier.tenants");
-        turns_override(qr->turns, tenant, &l);
+        tenant_queues_override(qr->turns, tenant, &l);
     }
     return limits_watch_new(qr, &qr->limits, e);
 }
@@ -186,8 +186,8 @@ static void on_metrics(void *cookie)
 {
     const struct querier *qr = cookie;
 
-    metric_set(qr->metrics.running, (int64_t)turns_running(qr->turns));
-    metric_set(qr->metrics.waiting, (int64_t)turns_waiting(qr->turns));
+    metric_set(qr->metrics.running, (int64_t)tenant_queues_running(qr->turns));
+    metric_set(qr->metrics.waiting, (int64_t)tenant_queues_waiting(qr->turns));
     metric_set(qr->metrics.bytes, (int64_t)qr->bytes.used);
     metric_set(qr->metrics.bytes_limit, (int64_t)qr->bytes.max);
 }
@@ -204,7 +204,7 @@ static void querier_free(void *self)
     route_free(qr->route);
     asyncs_free(qr->asyncs);
     limits_watch_free(qr->limits);
-    turns_free(qr->turns);
+    tenant_queues_free(qr->turns);
     ui_deinit(&qr->ui);
     xfree(qr->routes);
     qr->magic = 0;

@@ -21,7 +21,7 @@
 /* What a row says; what it does not is left as it is. */
 struct row {
     bool has_running, has_waiting, has_bytes, has_read;
-    struct turn_limits l;
+    struct tenant_queue_limits l;
 };
 struct limits_file {
     struct arena *arena; /* of the names */
@@ -111,7 +111,7 @@ void limits_file_free(struct limits_file *f)
     xfree(f);
 }
 
-static void apply(const struct row *r, struct turn_limits *l)
+static void apply(const struct row *r, struct tenant_queue_limits *l)
 {
     if (r->has_running)
         l->running = r->l.running;
@@ -123,7 +123,8 @@ static void apply(const struct row *r, struct turn_limits *l)
         l->read_bytes = r->l.read_bytes;
 }
 
-void limits_file_apply(const struct limits_file *f, struct str tenant, struct turn_limits *l)
+void limits_file_apply(const struct limits_file *f, struct str tenant,
+                       struct tenant_queue_limits *l)
 {
     const struct row *r = map_str_get(f->tenants, tenant);
 
@@ -132,7 +133,7 @@ void limits_file_apply(const struct limits_file *f, struct str tenant, struct tu
         apply(r, l);
 }
 
-void turn_limits_format(const struct turn_limits *l, struct buf *out)
+void turn_limits_format(const struct tenant_queue_limits *l, struct buf *out)
 {
     buf_addf(out, "queries: %zu\nqueue: %zu\nbytes: %zu\nread_bytes: %" PRIu64 "\n", l->running,
              l->waiting, l->bytes, l->read_bytes);
@@ -149,7 +150,7 @@ struct limits_watch {
     struct metric *reloads;
 };
 
-static void limits_of(void *cookie, struct str tenant, struct turn_limits *l)
+static void limits_of(void *cookie, struct str tenant, struct tenant_queue_limits *l)
 {
     const struct limits_watch *w = cookie;
 
@@ -174,7 +175,7 @@ static int load(struct limits_watch *w, bool *ret_changed, struct err *e)
         if (!rc) {
             limits_file_free(w->now);
             w->now = fresh;
-            turns_limits(w->qr->turns, limits_of, w);
+            tenant_queues_limits(w->qr->turns, limits_of, w);
         }
     }
     buf_deinit(&text);
@@ -227,7 +228,7 @@ void limits_watch_free(struct limits_watch *w)
     if (!w)
         return;
     loop_timer_free(w->timer);
-    turns_limits(w->qr->turns, NULL, NULL);
+    tenant_queues_limits(w->qr->turns, NULL, NULL);
     limits_file_free(w->now);
     xfree(w);
 }

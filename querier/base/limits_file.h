@@ -13,7 +13,7 @@
 #define QUERIER_BASE_LIMITS_FILE_H
 
 #include "common/base/buf.h"
-#include "querier/base/turns.h"
+#include "querier/base/tenant_queues.h"
 
 #define LIMITS_FILE_MAX         ((size_t)1024 * 1024)
 #define LIMITS_FILE_TENANTS_MAX 10000
@@ -24,9 +24,10 @@ NODISCARD int limits_file_parse(const char *file, struct str text, struct limits
                                 struct err *e);
 void limits_file_free(struct limits_file *f); /* NULL is fine */
 /* Changes what the file says about the tenant. */
-void limits_file_apply(const struct limits_file *f, struct str tenant, struct turn_limits *l);
+void limits_file_apply(const struct limits_file *f, struct str tenant,
+                       struct tenant_queue_limits *l);
 /* As YAML, as an entry of `tenants`. */
-void turn_limits_format(const struct turn_limits *l, struct buf *out);
+void turn_limits_format(const struct tenant_queue_limits *l, struct buf *out);
 
 /* The file in force in a querier, on a timer. */
 struct querier;

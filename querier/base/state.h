@@ -27,7 +27,7 @@ struct querier {
     struct rpc_node *node;       /* owned */
     struct route *route;         /* owned: where the shards are */
     struct budget bytes;         /* of all queries */
-    struct turns *turns;         /* owned: whose query is next */
+    struct tenant_queues *turns; /* owned: whose query is next */
     struct limits_watch *limits; /* owned; NULL: no overrides_file */
     struct asyncs *asyncs;       /* owned: queries whose answer is fetched later */
     size_t query_bytes_max;

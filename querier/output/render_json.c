@@ -33,7 +33,7 @@ static int ask_timelines(struct query *q, const struct render *r, const struct w
 
 NODISCARD int render_ask(struct query *q, const struct render *r, struct err *e)
 {
-    const struct render_side *s = &r->side;
+    const struct flame_request *s = &r->side;
 
     if (side_ask(q, RENDER_ASK_MERGE, s, e))
         return e->code;

@@ -8,7 +8,7 @@
 
 #include "common/base/json.h"
 #include "querier/output/render_out.h"
-#include "querier/select/render_side.h"
+#include "querier/select/flame_request.h"
 
 /* Numbers of the questions. */
 enum render_ask {
@@ -19,7 +19,7 @@ enum render_ask {
     RENDER_ASK_LIST,
 };
 struct render {
-    struct render_side side;
+    struct flame_request side;
     struct render_out out;
     struct plan_timeline timeline;
     struct str group_by;

@@ -16,7 +16,7 @@
 #include "querier/render/html.h"
 #include "querier/render/svg.h"
 #include "querier/render/tree_bytes.h"
-#include "querier/select/view_args.h"
+#include "querier/select/function_view_args.h"
 
 /* What Go's compiler makes use of, and its own tools keep. */
 #define PGO_LOCATIONS 5

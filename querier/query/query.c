@@ -154,7 +154,7 @@ void query_end(struct query *q)
                           (double)(now_ns(q) - q->began_ns) / 1e9);
     if (q->held)
         query_give(q, q->held);
-    turn_leave(qr->turns, &q->turn, q->went_ns ? (now_ns(q) - q->went_ns) / 1000 : 0);
+    tenant_queue_leave(qr->turns, &q->turn, q->went_ns ? (now_ns(q) - q->went_ns) / 1000 : 0);
     query_free(q);
     qr->on_query_ended(qr);
 }
@@ -391,7 +391,7 @@ static void query_enter(struct query *q)
 
     q->turn.go = query_go;
     q->turn.cookie = q;
-    if (turn_enter(qr->turns, q->tenants[0], &q->turn, &waits, &q->err)) {
+    if (tenant_queue_enter(qr->turns, q->tenants[0], &q->turn, &waits, &q->err)) {
         query_end(q);
     } else if (waits) {
         uint64_t left_ms = (q->deadline_ns - q->began_ns) / 1000000;
@@ -409,7 +409,7 @@ static void on_gone(struct http_req *r)
     CHECK(q->magic == QUERY_MAGIC);
     atomic_store_explicit(&q->cancel, true, memory_order_relaxed);
     metric_add(q->qr->metrics.gone, 1);
-    if (!q->fanout && !turn_waits(&q->turn) && !q->stream.waits && !q->looks)
+    if (!q->fanout && !tenant_queue_waits(&q->turn) && !q->stream.waits && !q->looks)
         return; /* on the pool: query_on_worked sees it */
     fanout_cancel(q->fanout);
     q->fanout = NULL;

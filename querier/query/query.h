@@ -16,7 +16,7 @@
 #include "querier/ask/fanout.h"
 #include "querier/ask/wire.h"
 #include "querier/base/state.h"
-#include "querier/base/turns.h"
+#include "querier/base/tenant_queues.h"
 #include "querier/messages/msg_out.h"
 
 #define QUERY_TENANTS_MAX 16
@@ -86,7 +86,7 @@ struct query {
     atomic_bool cancel;            /* set on the loop, polled by steps */
     uint64_t began_ns, deadline_ns;
     uint64_t went_ns; /* its turn came; 0: not yet */
-    struct turn turn;
+    struct tenant_queue turn;
     struct timer *wait; /* for its turn, or for a newer map; NULL: does not */
     size_t held;        /* taken from the budgets */
     struct err err;

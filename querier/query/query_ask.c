@@ -23,10 +23,10 @@ NODISCARD int query_take(struct query *q, size_t n, struct err *e)
                        "this query needs over %zu MiB of memory (querier.query_bytes_max): narrow "
                        "its labels or its time range",
                        q->qr->query_bytes_max / MIB);
-    if (turn_bytes_take(&q->turn, n, e))
+    if (tenant_queue_bytes_take(&q->turn, n, e))
         return e->code;
     if (!budget_reserve(&q->qr->bytes, n)) {
-        turn_bytes_give(&q->turn, n);
+        tenant_queue_bytes_give(&q->turn, n);
         return err_set(e, ERR_BUSY, "running queries use all of their %zu MiB of memory",
                        q->qr->bytes.max / MIB);
     }
@@ -37,7 +37,7 @@ NODISCARD int query_take(struct query *q, size_t n, struct err *e)
 void query_give(struct query *q, size_t n)
 {
     CHECK(n <= q->held);
-    turn_bytes_give(&q->turn, n);
+    tenant_queue_bytes_give(&q->turn, n);
     budget_release(&q->qr->bytes, n);
     q->held -= n;
 }
@@ -144,7 +144,7 @@ NODISCARD int query_ask_merge(struct query *q, size_t number, const struct wire_
     struct wire_merge m = { .call_site = call_site,
                             .call_site_len = call_site_len,
                             .bytes_max = q->qr->query_bytes_max / 10,
-                            .cost_max = turn_limits_of(&q->turn)->read_bytes };
+                            .cost_max = tenant_queue_limits_of(&q->turn)->read_bytes };
 
     return ask(q, number, wq, &(struct question){ .method = RPC_MERGE, .merge = &m }, e);
 }
@@ -167,7 +167,7 @@ NODISCARD int query_ask_functions(struct query *q, size_t number, const struct w
                                   struct wire_functions f, struct err *e)
 {
     f.bytes_max = q->qr->query_bytes_max / 10;
-    f.cost_max = turn_limits_of(&q->turn)->read_bytes;
+    f.cost_max = tenant_queue_limits_of(&q->turn)->read_bytes;
     return ask(q, number, wq, &(struct question){ .method = RPC_FUNCTIONS, .functions = &f }, e);
 }
 

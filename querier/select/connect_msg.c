@@ -66,23 +66,23 @@ NODISCARD int msg_times(struct query *q, int64_t start, int64_t end, bool hour,
     return 0;
 }
 
-NODISCARD int msg_matchers(struct query *q, const struct msg_list *matchers, struct spec *ret,
+NODISCARD int msg_matchers(struct query *q, const struct msg_list *matchers, struct query_spec *ret,
                            struct err *e)
 {
-    *ret = (struct spec){ 0 };
+    *ret = (struct query_spec){ 0 };
     for (size_t i = 0; i < matchers->len; i++)
-        if (spec_add(ret, msg_strs(matchers)[i], q->arena, e))
+        if (query_spec_add(ret, msg_strs(matchers)[i], q->arena, e))
             return err_wrap(e, "matchers[%zu]", i);
     return 0;
 }
 
 NODISCARD int msg_selection(struct query *q, struct str profile_type, struct str label_selector,
-                            struct spec *ret, struct err *e)
+                            struct query_spec *ret, struct err *e)
 {
-    *ret = (struct spec){ 0 };
-    if (spec_type(profile_type, q->arena, &ret->profile_type, e))
+    *ret = (struct query_spec){ 0 };
+    if (query_spec_type(profile_type, q->arena, &ret->profile_type, e))
         return err_wrap(e, "profileTypeID");
-    if (spec_add(ret, label_selector, q->arena, e))
+    if (query_spec_add(ret, label_selector, q->arena, e))
         return err_wrap(e, "labelSelector");
     return 0;
 }

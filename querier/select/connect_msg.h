@@ -8,7 +8,7 @@
 
 #include "querier/messages/msg_in.h"
 #include "querier/query/query.h"
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 /* The request by its table, whatever its encoding; lives as long as the query. */
 NODISCARD int msg_read(struct query *q, const struct msg_desc *d, void *ret, struct err *e);
@@ -21,11 +21,11 @@ struct msg_times {
 NODISCARD int msg_times(struct query *q, int64_t start, int64_t end, bool hour,
                         struct msg_times *ret, struct err *e);
 /* matchers: a list of selectors, joined by AND. */
-NODISCARD int msg_matchers(struct query *q, const struct msg_list *matchers, struct spec *ret,
+NODISCARD int msg_matchers(struct query *q, const struct msg_list *matchers, struct query_spec *ret,
                            struct err *e);
 /* profile_typeID and label_selector, both required. */
 NODISCARD int msg_selection(struct query *q, struct str profile_type, struct str label_selector,
-                            struct spec *ret, struct err *e);
+                            struct query_spec *ret, struct err *e);
 
 /* ---- plain HTTP with JSON ---- */
 

@@ -96,7 +96,7 @@ static int take_matcher(const struct matcher *m, unsigned kinds, struct arena *a
     return exm_of_texts(texts, n, kinds, a, io, e);
 }
 
-NODISCARD int exm_of_spec(struct spec *s, struct arena *a, struct exm_ids *ret, struct err *e)
+NODISCARD int exm_of_spec(struct query_spec *s, struct arena *a, struct exm_ids *ret, struct err *e)
 {
     *ret = (struct exm_ids){ 0 };
     for (size_t i = 0; i < s->len; i++) {

@@ -8,7 +8,7 @@
 #include "common/model/exid.h"
 #include "querier/messages/v1.h"
 #include "querier/query/query.h"
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 struct exm_ids {
     unsigned kinds;        /* bit 1 << enum exid_kind; 0: the question is not by id */
@@ -17,7 +17,8 @@ struct exm_ids {
 };
 /* Takes span_id="x", trace_id="x", profile_id="x" (a span or a whole push) out of the matchers;
  * also =~"x|y". They are no labels of any series. ERR_INPUT for other operators. */
-NODISCARD int exm_of_spec(struct spec *s, struct arena *a, struct exm_ids *ret, struct err *e);
+NODISCARD int exm_of_spec(struct query_spec *s, struct arena *a, struct exm_ids *ret,
+                          struct err *e);
 /* spanSelector, traceIdSelector, profileIdSelector of querier.v1; with `must` the first is what the
  * request is about, even if it is empty. Adds to what *io has from the spec. */
 NODISCARD int exm_of_msg(struct query *q, const struct v1_merge *m, bool must, struct exm_ids *io,

@@ -51,10 +51,10 @@ static int check_querier(const char *file, const char *tenant, struct buf *text,
     if (conf_load(tables, 1, 1, argv, &conf, e))
         return e->code;
     const struct querier_conf *c = conf_get(conf, &querier_options);
-    struct turn_limits l = { .running = c->tenant_queries,
-                             .waiting = c->tenant_queue,
-                             .bytes = c->tenant_bytes_max,
-                             .read_bytes = c->query_read_bytes_max };
+    struct tenant_queue_limits l = { .running = c->tenant_queries,
+                                     .waiting = c->tenant_queue,
+                                     .bytes = c->tenant_bytes_max,
+                                     .read_bytes = c->query_read_bytes_max };
     int rc = fs_real()->read_file(fs_real(), file, text, e);
     if (!rc)
         rc = limits_file_parse(file, buf_str(text), &f, e);

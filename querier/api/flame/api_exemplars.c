@@ -76,7 +76,7 @@ static size_t bucket(double v, double least, double most, uint64_t n)
 
 static void put_bounds(const struct picked *p, const uint32_t *counts, struct json *j)
 {
-    const struct render_side *s = &p->render.side;
+    const struct flame_request *s = &p->render.side;
     uint32_t least = UINT32_MAX, most = 0;
 
     for (size_t i = 0; i < p->time_buckets * p->value_buckets; i++)
@@ -225,7 +225,7 @@ static int listed(struct query *q, struct err *e)
 static int ask_list(struct query *q, struct err *e)
 {
     const struct picked *p = q->state;
-    const struct render_side *s = &p->render.side;
+    const struct flame_request *s = &p->render.side;
     struct wire_exemplars x = { .kinds = 1u << EXID_PROFILE | (p->leaves ? 0 : 1u << EXID_SPAN),
                                 .leaves = p->leaves };
 

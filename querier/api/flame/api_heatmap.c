@@ -34,7 +34,7 @@ struct group {
 };
 struct heatmap {
     struct v1_series asked;
-    struct spec spec;
+    struct query_spec spec;
     struct msg_times times;
     struct plan_grid grid;
 

@@ -21,7 +21,7 @@ struct merge {
 
 static int read_side(struct query *q, struct merge *g, const struct str *profiles, struct err *e)
 {
-    struct render_side *s = &g->render.side;
+    struct flame_request *s = &g->render.side;
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock);
 
     if (api_time_of(q, g->start_text, "startTime", now, &s->from_ms, e) ||
@@ -31,7 +31,7 @@ static int read_side(struct query *q, struct merge *g, const struct str *profile
         return err_set(e, ERR_INPUT, "startTime is after endTime");
     if (g->start_text.len || g->end_text.len)
         s->range = plan_range(s->from_ms, MAX(s->until_ms, s->from_ms + 1));
-    return spec_render(s->query, true, q->arena, &s->spec, e) ||
+    return query_spec_render(s->query, true, q->arena, &s->spec, e) ||
                    exm_of_texts(profiles, g->profiles, 1u << EXID_SPAN | 1u << EXID_PROFILE,
                                 q->arena, &s->ids, e)
                ? e->code

@@ -7,15 +7,15 @@
 #include "querier/api/flame/api_render.h"
 #include "querier/output/flame_stream.h"
 #include "querier/output/render_out.h"
-#include "querier/select/render_side.h"
-#include "querier/select/view_args.h"
+#include "querier/select/flame_request.h"
+#include "querier/select/function_view_args.h"
 
 /* Types of side s are question s, its tree is question 2 + s. */
 #define ASK_TYPES(side) ((size_t)(side))
 #define ASK_TREE(side)  ((size_t)DIFF_SIDES + (size_t)(side))
 
 struct render_diff {
-    struct render_side sides[DIFF_SIDES];
+    struct flame_request sides[DIFF_SIDES];
     struct render_out out;
 };
 
@@ -58,7 +58,7 @@ static void put_head(void *cookie, struct json *j)
 static bool put_tail(struct query *q, void *cookie, size_t want, struct json *j)
 {
     const struct answer *a = cookie;
-    const struct render_side *sides = a->r->sides;
+    const struct flame_request *sides = a->r->sides;
     struct ptype t = side_type(&sides[sides[DIFF_LEFT].types_len ? DIFF_LEFT : DIFF_RIGHT]);
 
     (void)want;

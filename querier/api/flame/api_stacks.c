@@ -14,14 +14,15 @@
 #include "querier/output/flame_stream.h"
 #include "querier/render/dot.h"
 #include "querier/render/tree_bytes.h"
-#include "querier/select/pick.h"
+#include "querier/select/stack_selection.h"
 
 enum { ASK_LEFT, ASK_RIGHT, SIDES };
 
 /* ---- SelectMergeStacktraces, SelectMergeSpanProfile -------------------------------------------*/
 
 /* Moves *m where it is JSON. */
-static int put_flame(struct query *q, const struct pick *p, struct merged *m, struct err *e)
+static int put_flame(struct query *q, const struct stack_selection *p, struct merged *m,
+                     struct err *e)
 {
     struct flame_stream s = { .message = true };
     struct msg_out o;
@@ -41,7 +42,8 @@ static int put_flame(struct query *q, const struct pick *p, struct merged *m, st
     return query_out_end(q, e);
 }
 
-static int put_tree(struct query *q, const struct pick *p, const struct merged *m, struct err *e)
+static int put_tree(struct query *q, const struct stack_selection *p, const struct merged *m,
+                    struct err *e)
 {
     struct buf bytes;
     struct msg_out o;
@@ -66,7 +68,8 @@ static int put_tree(struct query *q, const struct pick *p, const struct merged *
     return query_out_end(q, e);
 }
 
-static int put_dot(struct query *q, const struct pick *p, const struct merged *m, struct err *e)
+static int put_dot(struct query *q, const struct stack_selection *p, const struct merged *m,
+                   struct err *e)
 {
     struct dot_opts how = { .title = p->spec.profile_type, .nodes = p->asked_nodes };
     struct ptype type;
@@ -88,7 +91,7 @@ static int put_dot(struct query *q, const struct pick *p, const struct merged *m
 
 static int reply_tree(struct query *q, struct err *e)
 {
-    const struct pick *p = q->state;
+    const struct stack_selection *p = q->state;
     struct merged m;
 
     merged_init(&m, q);
@@ -154,7 +157,7 @@ static int put_pprof(struct query *q, const struct exported *x, const struct exp
 
 static int reply_pprof_as(struct query *q, bool wrapped, struct err *e)
 {
-    const struct pick *p = q->state;
+    const struct stack_selection *p = q->state;
     struct export_how how = { 0 };
     struct export_head h;
     struct exported x;
@@ -185,54 +188,56 @@ static int reply_profile(struct query *q, struct err *e)
 int api_select_merge_profile(struct query *q, struct err *e)
 {
     struct v1_merge m;
-    struct pick *p;
+    struct stack_selection *p;
 
-    if (msg_read(q, &v1_profile_desc, &m, e) || pick_read(q, &m, PICK_PROFILE, &p, e))
+    if (msg_read(q, &v1_profile_desc, &m, e) ||
+        stack_selection_read(q, &m, STACK_SELECTION_PROFILE, &p, e))
         return e->code;
     q->state = p;
     q->step = reply_profile;
-    return pick_ask(q, ASK_LEFT, p, e);
+    return stack_selection_ask(q, ASK_LEFT, p, e);
 }
 
 /* ---- the requests -----------------------------------------------------------------------------*/
 
-static int stacks(struct query *q, enum pick_kind kind, struct err *e)
+static int stacks(struct query *q, enum stack_selection_kind kind, struct err *e)
 {
     struct v1_merge m;
-    struct pick *p;
+    struct stack_selection *p;
 
-    if (msg_read(q, kind == PICK_SPANS ? &v1_span_profile_desc : &v1_stacktraces_desc, &m, e))
+    if (msg_read(q, kind == STACK_SELECTION_SPANS ? &v1_span_profile_desc : &v1_stacktraces_desc,
+                 &m, e))
         return e->code;
     if (m.async && m.async->request_id.len) {
         async_fetch(q, m.async->request_id);
         return 0;
     }
-    if (pick_read(q, &m, kind, &p, e))
+    if (stack_selection_read(q, &m, kind, &p, e))
         return e->code;
-    if (kind == PICK_SPANS && p->format > V1_TREE)
+    if (kind == STACK_SELECTION_SPANS && p->format > V1_TREE)
         return err_set(e, ERR_INPUT, "format %s: a span profile is a flame graph or a tree",
                        v1_formats.names[p->format]);
     q->state = p;
     q->step = p->format == V1_PPROF ? reply_pprof : reply_tree;
     if (m.async && m.async->type)
         async_detach(q);
-    return pick_ask(q, ASK_LEFT, p, e);
+    return stack_selection_ask(q, ASK_LEFT, p, e);
 }
 
 int api_select_merge_stacktraces(struct query *q, struct err *e)
 {
-    return stacks(q, PICK_STACKS, e);
+    return stacks(q, STACK_SELECTION_STACKS, e);
 }
 
 int api_select_merge_span_profile(struct query *q, struct err *e)
 {
-    return stacks(q, PICK_SPANS, e);
+    return stacks(q, STACK_SELECTION_SPANS, e);
 }
 
 /* ---- Diff -------------------------------------------------------------------------------------*/
 
 struct diff_state {
-    struct pick *side[SIDES];
+    struct stack_selection *side[SIDES];
 };
 
 /* Moves m where it is JSON. */
@@ -288,13 +293,13 @@ int api_diff_rpc(struct query *q, struct err *e)
     for (size_t i = 0; i < SIDES; i++) {
         if (!sides[i])
             return err_set(e, ERR_INPUT, "%s is missing: a diff is of two", names[i]);
-        if (pick_read(q, sides[i], PICK_STACKS, &s->side[i], e))
+        if (stack_selection_read(q, sides[i], STACK_SELECTION_STACKS, &s->side[i], e))
             return err_wrap(e, "%s", names[i]);
     }
     q->state = s;
     q->step = reply_diff;
     for (size_t i = 0; i < SIDES; i++)
-        if (pick_ask(q, i, s->side[i], e))
+        if (stack_selection_ask(q, i, s->side[i], e))
             return err_wrap(e, "%s", names[i]);
     return 0;
 }

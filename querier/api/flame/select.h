@@ -12,7 +12,7 @@
 
 struct select_series {
     struct v1_series asked;
-    struct spec spec;
+    struct query_spec spec;
     struct msg_times times;
     struct plan_grid grid;
     const struct str *group_by;

@@ -113,7 +113,7 @@ static int ask_writes(struct query *q, const struct wire_query *wq, size_t ask, 
 static int ask_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
     const struct plan_grid *g = &x->cells;
-    const struct spec *spec = &x->specs[cell / g->points];
+    const struct query_spec *spec = &x->specs[cell / g->points];
     int64_t from = x->edges[cell % g->points], to = x->edges[cell % g->points + 1];
     struct wire_query wq = { .profile_type = spec->profile_type,
                              .selectors = spec->selectors,
@@ -285,11 +285,11 @@ static int add_group(struct query *q, struct site *x, const struct labels *set, 
 {
     const struct select_series *s = x->s;
     struct matcher *m = ARENA_ARRAY(q->arena, struct matcher, s->group_by_len + 1);
-    struct spec *spec = &x->specs[x->groups_len];
+    struct query_spec *spec = &x->specs[x->groups_len];
     struct labels kept = { 0 };
 
     *spec = s->spec;
-    if (!m || spec->len == SPEC_SELECTORS_MAX)
+    if (!m || spec->len == QUERY_SPEC_SELECTORS_MAX)
         return select_site_no_room(e);
     for (size_t i = 0; i < s->group_by_len; i++) {
         struct str value = arena_strdup(q->arena, labels_get(set, s->group_by[i]));
@@ -307,7 +307,7 @@ static int add_group(struct query *q, struct site *x, const struct labels *set, 
 static int make_room_for(struct query *q, struct site *x, size_t groups, struct err *e)
 {
     x->groups = ARENA_ARRAY(q->arena, struct labels, groups + 1);
-    x->specs = ARENA_ARRAY(q->arena, struct spec, groups + 1);
+    x->specs = ARENA_ARRAY(q->arena, struct query_spec, groups + 1);
     return x->groups && x->specs ? 0 : select_site_no_room(e);
 }
 
@@ -331,13 +331,13 @@ static int ask_sets(struct query *q, const struct site *x, struct err *e)
 {
     const struct select_series *s = x->s;
     const struct plan_grid *g = &x->cells;
-    struct spec *spec = ARENA_NEW(q->arena, struct spec);
+    struct query_spec *spec = ARENA_NEW(q->arena, struct query_spec);
     struct matcher *type = ARENA_NEW(q->arena, struct matcher);
     struct wire_labels wl = { .kind = WIRE_SETS,
                               .names = s->group_by,
                               .names_len = s->group_by_len };
 
-    if (!spec || !type || s->spec.len == SPEC_SELECTORS_MAX)
+    if (!spec || !type || s->spec.len == QUERY_SPEC_SELECTORS_MAX)
         return select_site_no_room(e);
     *spec = s->spec;
     *type = (struct matcher){ .op = MATCH_EQ,

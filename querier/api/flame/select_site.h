@@ -21,8 +21,8 @@ enum {
 
 struct site {
     struct select_series *s;
-    struct labels *groups; /* one without labels where nothing is grouped by */
-    struct spec *specs;    /* of the groups */
+    struct labels *groups;    /* one without labels where nothing is grouped by */
+    struct query_spec *specs; /* of the groups */
     size_t groups_len;
     struct plan_grid cells; /* that of the points; or of leaves, if flat */
     bool flat;              /* select_flat.h */

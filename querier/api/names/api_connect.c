@@ -10,7 +10,7 @@
 
 enum { ASK_LISTS };
 
-static int ask(struct query *q, const struct spec *spec, const struct msg_times *t,
+static int ask(struct query *q, const struct query_spec *spec, const struct msg_times *t,
                struct wire_labels l, struct err *e)
 {
     struct wire_query wq = { .selectors = spec->selectors,
@@ -79,7 +79,7 @@ static int reply_profile_types(struct query *q, struct err *e)
 
 int api_profile_types(struct query *q, struct err *e)
 {
-    static const struct spec everything;
+    static const struct query_spec everything;
     struct v1_types m;
     struct msg_times t;
 
@@ -121,9 +121,9 @@ static int reply_label_values(struct query *q, struct err *e)
 
 /* The request by its table, and what all of these have. */
 static int read_labels(struct query *q, const struct msg_desc *d, struct v1_labels *m,
-                       struct msg_times *t, struct spec **ret, struct err *e)
+                       struct msg_times *t, struct query_spec **ret, struct err *e)
 {
-    *ret = ARENA_NEW(q->arena, struct spec);
+    *ret = ARENA_NEW(q->arena, struct query_spec);
     CHECK(*ret);
     if (msg_read(q, d, m, e))
         return e->code;
@@ -138,7 +138,7 @@ int api_connect_label_names(struct query *q, struct err *e)
 {
     struct v1_labels m;
     struct msg_times t;
-    struct spec *spec;
+    struct query_spec *spec;
 
     if (read_labels(q, &v1_label_names_desc, &m, &t, &spec, e))
         return e->code;
@@ -150,7 +150,7 @@ int api_connect_label_values(struct query *q, struct err *e)
 {
     struct v1_labels m;
     struct msg_times t;
-    struct spec *spec;
+    struct query_spec *spec;
 
     if (read_labels(q, &v1_label_values_desc, &m, &t, &spec, e))
         return e->code;
@@ -185,7 +185,7 @@ int api_series(struct query *q, struct err *e)
     struct wire_labels l = { .kind = WIRE_SETS };
     struct v1_labels m;
     struct msg_times t;
-    struct spec *spec;
+    struct query_spec *spec;
 
     if (read_labels(q, &v1_series_list_desc, &m, &t, &spec, e))
         return e->code;

@@ -9,21 +9,21 @@
 
 #include "querier/merge/label_lists.h"
 #include "querier/select/api_time.h"
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 enum { ASK_LISTS };
 
 /* Asks all tenants; the matchers and the range come from the parameters. */
 static int ask(struct query *q, bool old, struct wire_labels l, struct err *e)
 {
-    struct spec *spec = ARENA_NEW(q->arena, struct spec);
+    struct query_spec *spec = ARENA_NEW(q->arena, struct query_spec);
     struct str text = STR_NULL;
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock), from, until;
 
     CHECK(spec);
     if (!http_param(q->http, "query", &text) && old)
         (void)http_param(q->http, "name", &text);
-    if (spec_labels(text, old, q->arena, spec, e) || api_time(q, "from", 0, &from, e) ||
+    if (query_spec_labels(text, old, q->arena, spec, e) || api_time(q, "from", 0, &from, e) ||
         api_time(q, "until", from ? now : 0, &until, e))
         return e->code;
     if (from > until)
@@ -82,10 +82,10 @@ static size_t old_names(struct query *q, const struct label_lists *l, struct str
         struct err skip;
         struct buf b;
         if (!service.len || ptype_parse(labels_get(&l->sets.ptr[i], app_labels[0]), &t, &skip) ||
-            !legacy_suffix(&t))
+            !app_name_types_suffix(&t))
             continue;
         buf_init(&b, MIB);
-        buf_addf(&b, "%.*s.%s", STR_ARG(service), legacy_suffix(&t));
+        buf_addf(&b, "%.*s.%s", STR_ARG(service), app_name_types_suffix(&t));
         names[n] = arena_strdup(q->data, buf_str(&b));
         n += names[n].ptr != NULL;
         buf_deinit(&b);

@@ -265,7 +265,7 @@ static int reply_estimate(struct query *q, struct err *e)
 
 int api_analyze_query(struct query *q, struct err *e)
 {
-    struct spec *spec = ARENA_NEW(q->arena, struct spec);
+    struct query_spec *spec = ARENA_NEW(q->arena, struct query_spec);
     struct v1_analyze m;
     struct msg_times t;
     struct err no_type;
@@ -274,8 +274,8 @@ int api_analyze_query(struct query *q, struct err *e)
     if (msg_read(q, &v1_analyze_desc, &m, e) || msg_times(q, m.start, m.end, false, &t, e))
         return e->code;
     /* With a profile type it is one query, without it is those of all types. */
-    if (spec_render(m.query, false, q->arena, spec, &no_type) &&
-        spec_labels(m.query, false, q->arena, spec, e))
+    if (query_spec_render(m.query, false, q->arena, spec, &no_type) &&
+        query_spec_labels(m.query, false, q->arena, spec, e))
         return e->code;
     struct wire_query wq = { .profile_type = spec->profile_type,
                              .selectors = spec->selectors,

@@ -15,7 +15,7 @@
 #include "querier/api/table/api_views.h"
 #include "querier/render/compare.h"
 #include "querier/select/api_time.h"
-#include "querier/select/view_args.h"
+#include "querier/select/function_view_args.h"
 
 #define HOUR_MS         3600000
 #define INSTANCE_BY_MAX 16

@@ -24,8 +24,8 @@
 #include "querier/merge/fn_table.h"
 #include "querier/merge/merged.h"
 #include "querier/select/api_time.h"
-#include "querier/select/spec.h"
-#include "querier/select/view_args.h"
+#include "querier/select/function_view_args.h"
+#include "querier/select/query_spec.h"
 
 #define TOP_DEFAULT 10
 #define TOP_MAX     1000
@@ -45,7 +45,7 @@ struct group {
 };
 
 struct functions {
-    struct spec spec;
+    struct query_spec spec;
     struct plan_grid grid; /* points [from + k step, from + (k + 1) step) */
     int64_t from_ms;
     struct str *names; /* in the arena */
@@ -318,7 +318,7 @@ int api_functions(struct query *q, struct err *e)
     CHECK(f);
     q->state = f;
     (void)http_param(q->http, "query", &text);
-    if (spec_render(text, false, q->arena, &f->spec, e) || read_names(q, f, e) ||
+    if (query_spec_render(text, false, q->arena, &f->spec, e) || read_names(q, f, e) ||
         read_top(q, f, e) || read_groups(q, f, e) || read_grid(q, f, e))
         return e->code;
     if (f->names_len)
@@ -348,7 +348,7 @@ static int find_groups(struct query *q, struct functions *f, struct err *e)
  * and those it lacks as "". */
 static int ask_group(struct query *q, const struct functions *f, size_t i, struct err *e)
 {
-    struct selector selectors[SPEC_SELECTORS_MAX + 1];
+    struct selector selectors[QUERY_SPEC_SELECTORS_MAX + 1];
     struct matcher matchers[GROUP_BY_MAX];
 
     for (size_t k = 0; k < f->group_by_len; k++)

@@ -7,7 +7,7 @@
  *
  * Values come from the index of functions (RPC_FUNCTIONS, one point a range): no stack is read
  * where it has them. By service nothing is kept of a service but what is among the best so far, a
- * heap of offset + limit rows (grew_rows.h). A service is whole when it is compared, since all
+ * heap of offset + limit rows (top_rows.h). A service is whole when it is compared, since all
  * of its places and both its ranges are asked for together; so the rows are exactly those that
  * sorting everything gives.
  *
@@ -23,10 +23,10 @@
 #include "querier/api/table/api_functions.h"
 #include "querier/merge/collectors.h"
 #include "querier/merge/fn_table.h"
-#include "querier/merge/grew_rows.h"
 #include "querier/merge/label_lists.h"
+#include "querier/merge/top_rows.h"
 #include "querier/select/api_time.h"
-#include "querier/select/view_args.h"
+#include "querier/select/function_view_args.h"
 
 #define HOUR_MS          3600000
 #define SERVICES_AT_ONCE 16
@@ -51,7 +51,7 @@ struct side_sums {
     size_t taken; /* of the query's memory */
 };
 struct grew {
-    struct spec spec;
+    struct query_spec spec;
     struct range ranges[DIFF_SIDES];
     struct view_page page;
     enum compare_mode mode;
@@ -60,7 +60,7 @@ struct grew {
     struct str *services; /* owned; texts in q->data */
     size_t services_len, asked, read;
     uint64_t functions, matching;
-    struct grew_rows rows;
+    struct top_rows rows;
 };
 
 static const char *const side_keys[DIFF_SIDES] = { "before", "after" };
@@ -69,7 +69,7 @@ static void grew_free(void *cookie)
 {
     struct grew *g = cookie; /* itself in the arena of the query */
 
-    grew_rows_free(&g->rows);
+    top_rows_free(&g->rows);
     xfree(g->services);
 }
 
@@ -117,7 +117,7 @@ static int read_params(struct query *q, struct grew *g, struct err *e)
 
     g->dir = COMPARE_GREW;
     (void)http_param(q->http, "query", &text);
-    if (spec_render(text, false, q->arena, &g->spec, e) || read_ranges(q, g, e) ||
+    if (query_spec_render(text, false, q->arena, &g->spec, e) || read_ranges(q, g, e) ||
         view_page_read(q, &g->page, e) ||
         view_word(q, "sort", sorts, ARRAY_LEN(sorts), &g->sort, e) ||
         view_word(q, "dir", dirs, ARRAY_LEN(dirs), &g->dir, e) ||
@@ -174,7 +174,7 @@ static int ask_collectors(struct query *q, const struct grew *g, struct err *e)
 static int ask_service(struct query *q, size_t ask, struct str service, struct err *e)
 {
     const struct grew *g = q->state;
-    struct selector selectors[SPEC_SELECTORS_MAX + 1];
+    struct selector selectors[QUERY_SPEC_SELECTORS_MAX + 1];
     struct matcher m = { .op = MATCH_EQ, .name = STR("service_name"), .value = service };
 
     memcpy(selectors, g->spec.selectors, g->spec.len * sizeof(*selectors));
@@ -185,7 +185,7 @@ static int ask_service(struct query *q, size_t ask, struct str service, struct e
 /* Services that have the type, at the times of either range. */
 static int ask_services(struct query *q, const struct grew *g, struct err *e)
 {
-    struct selector selectors[SPEC_SELECTORS_MAX + 1];
+    struct selector selectors[QUERY_SPEC_SELECTORS_MAX + 1];
     struct matcher m = { .op = MATCH_EQ,
                          .name = STR("__profile_type__"),
                          .value = g->spec.profile_type };
@@ -282,7 +282,7 @@ static int offer_all(struct query *q, struct grew *g, struct side_sums *s, struc
         if (g->dir != COMPARE_ALL && !(r.weight > 0))
             continue;
         g->matching++;
-        if (grew_rows_offer(&g->rows, q, r, e))
+        if (top_rows_offer(&g->rows, q, r, e))
             return e->code;
     }
     return 0;
@@ -358,13 +358,13 @@ static int put_json(struct query *q, struct grew *g, struct err *e)
 {
     struct json j;
 
-    grew_rows_sort(&g->rows);
+    top_rows_sort(&g->rows);
     query_json(q, &j);
     json_obj(&j);
     put_head(q, g, &j);
     json_key(&j, "rows");
     json_arr(&j);
-    grew_rows_json(&g->rows, (size_t)g->page.offset, g->by == BY_SERVICE, &j);
+    top_rows_json(&g->rows, (size_t)g->page.offset, g->by == BY_SERVICE, &j);
     json_arr_end(&j);
     json_obj_end(&j);
     return query_out_end(q, e);

@@ -18,7 +18,7 @@
 #include "querier/api/table/api_views.h"
 #include "querier/render/focus.h"
 #include "querier/render/top.h"
-#include "querier/select/view_args.h"
+#include "querier/select/function_view_args.h"
 
 #define HOUR_MS 3600000
 #define ASK     0

@@ -18,8 +18,8 @@
 #include "common/base/vec.h"
 #include "querier/query/docs.h"
 #include "querier/select/api_time.h"
+#include "querier/select/app_name_types.h"
 #include "querier/select/connect_msg.h"
-#include "querier/select/legacy.h"
 
 #define ANNOTATIONS_MAX 10000 /* of a tenant */
 #define NAMES_MAX       100
@@ -62,7 +62,7 @@ static void put_note(struct json *j, const struct found *f, struct str name)
     json_obj(j);
     json_put_str(j, "id", f->id);
     json_put_str(j, "appName", name);
-    json_put_str(j, "service", legacy_app_of(name).service);
+    json_put_str(j, "service", app_name_types_app_of(name).service);
     json_put_str(j, "content", f->note.content);
     json_put_i64(j, "timestamp", f->ms / 1000);
     json_put_i64(j, "timestampMs", f->ms);
@@ -195,7 +195,7 @@ static int put_list(struct query *q, struct err *e)
         for (size_t k = 0; k < n->names.len; k++) {
             struct str name = msg_strs(&n->names)[k];
             if ((!x->app.len || str_eq(x->app, name)) &&
-                (!x->service.len || str_eq(x->service, legacy_app_of(name).service)))
+                (!x->service.len || str_eq(x->service, app_name_types_app_of(name).service)))
                 put_note(&j, &x->at[i], name);
         }
     }

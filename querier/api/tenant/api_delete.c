@@ -21,9 +21,9 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "proto/delete.pb-c.h"
-#include "querier/query/ask_all.h"
+#include "querier/query/ask_all_shards.h"
 #include "querier/select/api_time.h"
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 #define REQUEST_BYTES_MAX (256 * KIB)
 #define ID_MAX            64
@@ -37,7 +37,7 @@ static const char *const states[] = { "purging", "purged", "done" };
 struct deletion {
     enum op op;
     struct str id, what;
-    struct spec spec;
+    struct query_spec spec;
     int64_t from_ms, to_ms;
 };
 
@@ -85,7 +85,7 @@ static int read_what(struct query *q, struct deletion *d, struct err *e)
     d->what = text;
     if (all)
         return 0;
-    if (spec_labels(text, false, q->arena, &d->spec, e))
+    if (query_spec_labels(text, false, q->arena, &d->spec, e))
         return err_wrap(e, "query");
     size_t n = 0;
     for (size_t i = 0; i < d->spec.len; i++)
@@ -185,8 +185,8 @@ static int ask(struct query *q, const struct deletion *d, struct err *e)
 static const Embertree__DeleteReply *read_reply(struct query *q, const struct fanout_call *c,
                                                 struct err *e)
 {
-    return ask_all_answer(q, c, &embertree__delete_reply__descriptor, ASK_ALL_COST * c->reply.len,
-                          e);
+    return ask_all_shards_answer(q, c, &embertree__delete_reply__descriptor,
+                                 ASK_ALL_SHARDS_COST * c->reply.len, e);
 }
 
 static struct str in_str(ProtobufCBinaryData b)

@@ -11,7 +11,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "proto/ledger.pb-c.h"
-#include "querier/query/ask_all.h"
+#include "querier/query/ask_all_shards.h"
 
 #define REQUEST_MAX    (64 * KIB)
 #define FINDINGS_SHOWN 100
@@ -37,8 +37,8 @@ static int read_replies(struct query *q, ledger_rows *ret, struct err *e)
 
         if (c->err.code)
             continue;
-        const Embertree__LedgerReply *m = ask_all_answer(q, c, &embertree__ledger_reply__descriptor,
-                                                         ASK_ALL_COST * c->reply.len, e);
+        const Embertree__LedgerReply *m = ask_all_shards_answer(
+            q, c, &embertree__ledger_reply__descriptor, ASK_ALL_SHARDS_COST * c->reply.len, e);
         if (!m)
             return e->code;
         for (size_t k = 0; k < m->n_tenants; k++)

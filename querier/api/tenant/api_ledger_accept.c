@@ -5,7 +5,7 @@
  * failed is done, and does nothing when it is asked again.
  */
 #include "querier/api/tenant/api_ledger.h"
-#include "querier/query/ask_all.h"
+#include "querier/query/ask_all_shards.h"
 
 #include "common/base/size.h"
 #include "proto/ledger.pb-c.h"
@@ -23,8 +23,9 @@ static int reply(struct query *q, struct err *e)
 
     vec_for (i, &q->calls) {
         const struct fanout_call *c = &q->calls.ptr[i];
-        const Embertree__LedgerAcceptReply *m = ask_all_answer(
-            q, c, &embertree__ledger_accept_reply__descriptor, ASK_ALL_COST * c->reply.len, e);
+        const Embertree__LedgerAcceptReply *m =
+            ask_all_shards_answer(q, c, &embertree__ledger_accept_reply__descriptor,
+                                  ASK_ALL_SHARDS_COST * c->reply.len, e);
         if (!m)
             return e->code;
         s.places += m->places;

@@ -16,7 +16,7 @@
 #include "common/store/retain/retain.h"
 #include "proto/space.pb-c.h"
 #include "querier/merge/volumes.h"
-#include "querier/query/ask_all.h"
+#include "querier/query/ask_all_shards.h"
 
 #define REQUEST_MAX  (64 * KIB)
 #define SERVICE_SHOW 40
@@ -63,8 +63,8 @@ static int read_replies(struct query *q, struct report *r, struct err *e)
 
         if (c->err.code)
             continue;
-        const Embertree__SpaceReply *m = ask_all_answer(q, c, &embertree__space_reply__descriptor,
-                                                        wire_cost_lists(c->reply.len), e);
+        const Embertree__SpaceReply *m = ask_all_shards_answer(
+            q, c, &embertree__space_reply__descriptor, wire_cost_lists(c->reply.len), e);
         if (!m)
             return e->code;
         if (add_reply(r, m, e))

@@ -22,7 +22,7 @@
 
 static void holds(const char *text, const char *tenant, const char *want)
 {
-    struct turn_limits l = { 64, 256, MIB, 7 };
+    struct tenant_queue_limits l = { 64, 256, MIB, 7 };
     struct limits_file *f;
     struct buf out;
     struct err e;
@@ -93,7 +93,7 @@ static size_t queries_of(struct qbed *b)
 {
     const struct querier *qr = b->self;
 
-    return turns_limits_of(qr->turns, STR("acme")).running;
+    return tenant_queues_limits_of(qr->turns, STR("acme")).running;
 }
 
 static void test_a_change_holds(void **state)

@@ -43,12 +43,12 @@ static void test_of_spec(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct arena *a = arena_new(MIB);
-        struct spec *s = ARENA_NEW(a, struct spec);
+        struct query_spec *s = ARENA_NEW(a, struct query_spec);
         struct exm_ids ids;
         size_t left = 0;
         struct err e;
 
-        assert_int_equal(spec_render(str_c(rows[i].query), true, a, s, &e), 0);
+        assert_int_equal(query_spec_render(str_c(rows[i].query), true, a, s, &e), 0);
         int code = exm_of_spec(s, a, &ids, &e);
         if (rows[i].refused) {
             if (code != ERR_INPUT || !strstr(e.text, rows[i].refused))

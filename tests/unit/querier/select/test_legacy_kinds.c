@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "distributor/formats/kinds.h"
-#include "querier/select/legacy.h"
+#include "querier/select/app_name_types.h"
 
 static const char *const names[] = {
     "s.cpu",
@@ -45,16 +45,16 @@ static const char *const names[] = {
 static void check_name(struct str name, uint64_t sample_rate)
 {
     struct kind written = kind_of(name, sample_rate);
-    struct legacy_app asked = legacy_app_of(name);
+    struct app_name_types_app asked = app_name_types_app_of(name);
     struct buf id;
 
     buf_init(&id, KIB);
     ptype_format(&written.type, &id);
-    if (!str_eq(written.app, asked.service) || legacy_rank(asked.kind, &written.type) < 0 ||
-        (sample_rate && !str_eqc(buf_str(&id), legacy_type_id(asked.kind))))
+    if (!str_eq(written.app, asked.service) || app_name_types_rank(asked.kind, &written.type) < 0 ||
+        (sample_rate && !str_eqc(buf_str(&id), app_name_types_type_id(asked.kind))))
         fail_msg("%.*s at %u Hz is written as %.*s of %.*s and asked for as %s of %.*s",
                  STR_ARG(name), (unsigned)sample_rate, STR_ARG(buf_str(&id)), STR_ARG(written.app),
-                 legacy_type_id(asked.kind), STR_ARG(asked.service));
+                 app_name_types_type_id(asked.kind), STR_ARG(asked.service));
     buf_deinit(&id);
 }
 

@@ -3,7 +3,7 @@
  * render_side: a profile type asks at once. An old application name first asks which types the
  * service has, and takes all of the best rank.
  */
-#include "querier/select/render_side.h"
+#include "querier/select/flame_request.h"
 
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ static const char *prefixed(const char *prefix, const char *name, char *buf, siz
     return buf;
 }
 
-NODISCARD int side_range(struct render_side *s, struct err *e)
+NODISCARD int side_range(struct flame_request *s, struct err *e)
 {
     if (s->from_ms == 0 || s->until_ms == 0)
         return err_set(e, ERR_INPUT,
@@ -36,22 +36,22 @@ NODISCARD int side_range(struct render_side *s, struct err *e)
     return 0;
 }
 
-NODISCARD int side_parse(struct query *q, bool old, struct render_side *s, struct err *e)
+NODISCARD int side_parse(struct query *q, bool old, struct flame_request *s, struct err *e)
 {
-    return spec_render(s->query, old, q->arena, &s->spec, e) ||
+    return query_spec_render(s->query, old, q->arena, &s->spec, e) ||
                    exm_of_spec(&s->spec, q->arena, &s->ids, e)
                ? e->code
                : 0;
 }
 
-NODISCARD int side_read(struct query *q, const char *prefix, bool old, struct render_side *ret,
+NODISCARD int side_read(struct query *q, const char *prefix, bool old, struct flame_request *ret,
                         struct err *e)
 {
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock);
     char query[32], from[32], until[32];
     struct str text;
 
-    *ret = (struct render_side){ 0 };
+    *ret = (struct flame_request){ 0 };
     (void)prefixed(prefix, "query", query, sizeof(query));
     const char *from_name = prefixed(prefix, "from", from, sizeof(from));
     const char *until_name = prefixed(prefix, "until", until, sizeof(until));
@@ -71,7 +71,7 @@ NODISCARD int side_read(struct query *q, const char *prefix, bool old, struct re
 
 /* ---- types ------------------------------------------------------------------------------------*/
 
-NODISCARD int side_begin(struct query *q, size_t ask, struct render_side *s, bool *ret_asked,
+NODISCARD int side_begin(struct query *q, size_t ask, struct flame_request *s, bool *ret_asked,
                          struct err *e)
 {
     struct wire_query wq = { .selectors = s->spec.selectors,
@@ -91,7 +91,7 @@ NODISCARD int side_begin(struct query *q, size_t ask, struct render_side *s, boo
     return 0;
 }
 
-static bool known_type(const struct render_side *s, struct str id)
+static bool known_type(const struct flame_request *s, struct str id)
 {
     for (size_t i = 0; i < s->types_len; i++)
         if (str_eq(s->types[i], id))
@@ -99,7 +99,7 @@ static bool known_type(const struct render_side *s, struct str id)
     return false;
 }
 
-NODISCARD int side_types(struct query *q, size_t ask, struct render_side *s, struct err *e)
+NODISCARD int side_types(struct query *q, size_t ask, struct flame_request *s, struct err *e)
 {
     struct wire_label_lists list;
     size_t pos = 0;
@@ -111,8 +111,9 @@ NODISCARD int side_types(struct query *q, size_t ask, struct render_side *s, str
         for (size_t i = 0; i < list.values_len; i++) {
             struct ptype t;
             struct err skip;
-            int rank =
-                ptype_parse(list.values[i], &t, &skip) ? -1 : legacy_rank(s->spec.app.kind, &t);
+            int rank = ptype_parse(list.values[i], &t, &skip)
+                           ? -1
+                           : app_name_types_rank(s->spec.app.kind, &t);
             if (rank < 0 || rank > best || known_type(s, list.values[i]))
                 continue;
             if (rank < best)
@@ -125,12 +126,12 @@ NODISCARD int side_types(struct query *q, size_t ask, struct render_side *s, str
     return 0;
 }
 
-struct str side_type_id(const struct render_side *s)
+struct str side_type_id(const struct flame_request *s)
 {
-    return s->types_len ? s->types[0] : str_c(legacy_type_id(s->spec.app.kind));
+    return s->types_len ? s->types[0] : str_c(app_name_types_type_id(s->spec.app.kind));
 }
 
-struct ptype side_type(const struct render_side *s)
+struct ptype side_type(const struct flame_request *s)
 {
     struct ptype t = { 0 };
     struct err e;
@@ -141,7 +142,7 @@ struct ptype side_type(const struct render_side *s)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-struct wire_query side_wire(const struct render_side *s, struct str tenant, struct str type)
+struct wire_query side_wire(const struct flame_request *s, struct str tenant, struct str type)
 {
     return (struct wire_query){ .tenant = tenant,
                                 .profile_type = type,
@@ -150,7 +151,7 @@ struct wire_query side_wire(const struct render_side *s, struct str tenant, stru
                                 .range = s->range };
 }
 
-NODISCARD int side_ask(struct query *q, size_t ask, const struct render_side *s, struct err *e)
+NODISCARD int side_ask(struct query *q, size_t ask, const struct flame_request *s, struct err *e)
 {
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++)
         for (size_t k = 0; k < s->types_len; k++) {

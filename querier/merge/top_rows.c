@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * grew_rows.c: a heap of the best `max` rows whose worst row is at the top.
+ * top_rows.c: a heap of the best `max` rows whose worst row is at the top.
  *
  * A row that is offered is compared with the worst one; its texts are copied only if it stays. So
  * any number of rows takes memory for `max`. Rows of equal weight are ordered by name and service:
- * the result does not depend on the order of offers. grew_rows_sort makes the heap a sorted list.
+ * the result does not depend on the order of offers. top_rows_sort makes the heap a sorted list.
  */
-#include "querier/merge/grew_rows.h"
+#include "querier/merge/top_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/base/mem.h"
 
-void grew_rows_free(struct grew_rows *g)
+void top_rows_free(struct top_rows *g)
 {
     vec_for (i, &g->at)
         xfree(g->at.ptr[i].text);
@@ -55,7 +55,7 @@ static int own_text(struct query *q, struct grew_row *r, struct err *e)
     return 0;
 }
 
-int grew_rows_offer(struct grew_rows *g, struct query *q, struct grew_row r, struct err *e)
+int top_rows_offer(struct top_rows *g, struct query *q, struct grew_row r, struct err *e)
 {
     struct grew_row *h = g->at.ptr;
 
@@ -83,7 +83,7 @@ static int by_rank(const void *a, const void *b)
     return worse(a, b) ? 1 : worse(b, a) ? -1 : 0;
 }
 
-void grew_rows_sort(struct grew_rows *g)
+void top_rows_sort(struct top_rows *g)
 {
     if (g->at.len)
         qsort(g->at.ptr, g->at.len, sizeof(*g->at.ptr), by_rank);
@@ -110,7 +110,7 @@ static void put_values(const struct grew_row *r, const char *key, const uint64_t
     json_obj_end(j);
 }
 
-void grew_rows_json(const struct grew_rows *g, size_t offset, bool service, struct json *j)
+void top_rows_json(const struct top_rows *g, size_t offset, bool service, struct json *j)
 {
     for (size_t i = offset; i < g->at.len; i++) {
         const struct grew_row *r = &g->at.ptr[i];

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * legacy.c: one table, read both ways.
+ * app_name_types.c: one table, read both ways.
  *
  * The old API asks for `app.cpu`; what is stored has a service and a profile type, and the same
  * kind comes under several types: folded text makes memory:inuse_space:bytes::, a Go heap profile
  * memory:inuse_space:bytes:space:bytes. So a kind is a list of (name, sample type, unit) in order
  * of preference, whatever the period, and a query first asks which types the service has.
  */
-#include "querier/select/legacy.h"
+#include "querier/select/app_name_types.h"
 
 #define CANDIDATES_MAX 3
 
 struct candidate {
     const char *name, *type, *unit; /* unit NULL: any */
 };
-struct legacy_kind {
+struct app_name_types_kind {
     const char *suffix;
     const char *type_id;
     struct candidate candidates[CANDIDATES_MAX];
@@ -56,7 +56,7 @@ struct legacy_kind {
 /* clang-format on */
 
 /* Where several suffixes mean the same type, the first is the one shown. */
-static const struct legacy_kind kinds[] = {
+static const struct app_name_types_kind kinds[] = {
     { "cpu", CPU_ID, { CPU_BEST, CPU_COUNT } },
     { "itimer", CPU_ID, { CPU_BEST, CPU_COUNT } },
     { "wall", WALL_ID, { WALL_BEST, WALL_ANY, WALL_COUNT } },
@@ -94,7 +94,7 @@ static const struct legacy_kind kinds[] = {
     { "bytes", "memory:samples:bytes::", { { "memory", "samples", "bytes" } } },
 };
 
-struct legacy_app legacy_app_of(struct str name)
+struct app_name_types_app app_name_types_app_of(struct str name)
 {
     ptrdiff_t dot = str_rfind(name, '.');
 
@@ -102,12 +102,12 @@ struct legacy_app legacy_app_of(struct str name)
         struct str suffix = str_sub(name, (size_t)dot + 1, name.len);
         for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
             if (str_eqc(suffix, kinds[i].suffix))
-                return (struct legacy_app){ str_sub(name, 0, (size_t)dot), &kinds[i] };
+                return (struct app_name_types_app){ str_sub(name, 0, (size_t)dot), &kinds[i] };
     }
-    return (struct legacy_app){ name, &kinds[0] };
+    return (struct app_name_types_app){ name, &kinds[0] };
 }
 
-int legacy_rank(const struct legacy_kind *k, const struct ptype *t)
+int app_name_types_rank(const struct app_name_types_kind *k, const struct ptype *t)
 {
     for (int i = 0; i < CANDIDATES_MAX && k->candidates[i].name; i++) {
         const struct candidate *c = &k->candidates[i];
@@ -118,15 +118,15 @@ int legacy_rank(const struct legacy_kind *k, const struct ptype *t)
     return -1;
 }
 
-const char *legacy_type_id(const struct legacy_kind *k)
+const char *app_name_types_type_id(const struct app_name_types_kind *k)
 {
     return k->type_id;
 }
 
-const char *legacy_suffix(const struct ptype *t)
+const char *app_name_types_suffix(const struct ptype *t)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
-        if (legacy_rank(&kinds[i], t) >= 0)
+        if (app_name_types_rank(&kinds[i], t) >= 0)
             return kinds[i].suffix;
     return NULL;
 }

@@ -17,14 +17,14 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "querier/base/state.h"
-#include "querier/base/turns.h"
+#include "querier/base/tenant_queues.h"
 #include "tests/lib/roles/querier_bed.h"
 
 /* ---- the module -------------------------------------------------------------------------------*/
 
 struct client {
-    struct turns *turns;
-    struct turn turn;
+    struct tenant_queues *turns;
+    struct tenant_queue turn;
     char name;
     bool ends_at_once;
 };
@@ -39,18 +39,18 @@ static void go(void *cookie)
     served[served_len++] = c->name;
     served[served_len] = 0;
     if (c->ends_at_once)
-        turn_leave(c->turns, &c->turn, 0);
+        tenant_queue_leave(c->turns, &c->turn, 0);
 }
 
-static int enter(struct turns *t, struct client *c, char name, bool *waits, struct err *e)
+static int enter(struct tenant_queues *t, struct client *c, char name, bool *waits, struct err *e)
 {
     *c = (struct client){ .turns = t, .name = name };
     c->turn.go = go;
     c->turn.cookie = c;
-    return turn_enter(t, str_n(&c->name, 1), &c->turn, waits, e);
+    return tenant_queue_enter(t, str_n(&c->name, 1), &c->turn, waits, e);
 }
 
-static const struct turns_opts opts = {
+static const struct tenant_queues_opts opts = {
     .running_max = 2,
     .waiting_max = 100,
     .seed = 1,
@@ -59,7 +59,7 @@ static const struct turns_opts opts = {
 
 static void test_order_of_service(void **state)
 {
-    struct turns *t = turns_new(&opts);
+    struct tenant_queues *t = tenant_queues_new(&opts);
     struct client h[12], q[3];
     size_t nh = 0, nq = 0;
     struct err e;
@@ -70,91 +70,92 @@ static void test_order_of_service(void **state)
     for (int i = 0; i < 12; i++) {
         assert_int_equal(enter(t, &h[i], 'h', &waits, &e), 0);
         assert_int_equal(waits, i >= 2);
-        assert_int_equal(turn_waits(&h[i].turn), i >= 2);
+        assert_int_equal(tenant_queue_waits(&h[i].turn), i >= 2);
     }
     for (int i = 0; i < 3; i++)
         assert_int_equal(enter(t, &q[i], 'q', &waits, &e), 0);
     assert_string_equal(served, "hh");
-    assert_int_equal(turns_waiting(t), 13);
+    assert_int_equal(tenant_queues_waiting(t), 13);
     /* Each takes as long as the others: the newcomer is served next, then both by turns. */
     for (size_t n = 0; n < 15; n++)
-        turn_leave(t, served[n] == 'h' ? &h[nh++].turn : &q[nq++].turn, 10000);
+        tenant_queue_leave(t, served[n] == 'h' ? &h[nh++].turn : &q[nq++].turn, 10000);
     assert_string_equal(served, "hhqqhqhhhhhhhhh");
-    assert_int_equal(turns_running(t) + turns_waiting(t), 0);
-    turns_free(t);
+    assert_int_equal(tenant_queues_running(t) + tenant_queues_waiting(t), 0);
+    tenant_queues_free(t);
 }
 
-static void other_limits(void *cookie, struct str tenant, struct turn_limits *l)
+static void other_limits(void *cookie, struct str tenant, struct tenant_queue_limits *l)
 {
     (void)tenant;
-    *l = *(const struct turn_limits *)cookie;
+    *l = *(const struct tenant_queue_limits *)cookie;
 }
 
 /* Limits that change while queries run and wait. */
 static void test_limits_change(void **state)
 {
-    struct turn_limits now = { .running = 1, .waiting = 2, .bytes = 500, .read_bytes = 5 };
-    struct turns_opts o = opts;
+    struct tenant_queue_limits now = { .running = 1, .waiting = 2, .bytes = 500, .read_bytes = 5 };
+    struct tenant_queues_opts o = opts;
     struct client h[6];
     struct err e;
     bool waits;
 
     (void)state;
     o.running_max = 5;
-    struct turns *t = turns_new(&o);
+    struct tenant_queues *t = tenant_queues_new(&o);
     served_len = 0;
     for (int i = 0; i < 3; i++)
         assert_int_equal(enter(t, &h[i], 'h', &waits, &e), 0);
-    assert_int_equal(turns_running(t), 2);
-    assert_int_equal(turn_bytes_take(&h[0].turn, 800, &e), 0);
-    turns_limits(t, other_limits, &now);
-    assert_int_equal(turn_bytes_take(&h[1].turn, 1, &e), ERR_RATE); /* over 500 is held already */
+    assert_int_equal(tenant_queues_running(t), 2);
+    assert_int_equal(tenant_queue_bytes_take(&h[0].turn, 800, &e), 0);
+    tenant_queues_limits(t, other_limits, &now);
+    assert_int_equal(tenant_queue_bytes_take(&h[1].turn, 1, &e), ERR_RATE); /* over 500 is held
+    already */
     assert_int_equal(enter(t, &h[3], 'h', &waits, &e), 0);
-    assert_int_equal(turn_limits_of(&h[0].turn)->read_bytes, 0); /* as it came */
-    assert_int_equal(turn_limits_of(&h[3].turn)->read_bytes, 5);
+    assert_int_equal(tenant_queue_limits_of(&h[0].turn)->read_bytes, 0); /* as it came */
+    assert_int_equal(tenant_queue_limits_of(&h[3].turn)->read_bytes, 5);
     assert_int_equal(enter(t, &h[4], 'h', &waits, &e), ERR_RATE); /* two wait */
-    turn_bytes_give(&h[0].turn, 800);
-    assert_int_equal(turn_bytes_take(&h[1].turn, 500, &e), 0);
-    turn_bytes_give(&h[1].turn, 500);
-    turn_leave(t, &h[0].turn, 1);
-    assert_int_equal(turns_running(t), 1); /* one runs, that is all now */
+    tenant_queue_bytes_give(&h[0].turn, 800);
+    assert_int_equal(tenant_queue_bytes_take(&h[1].turn, 500, &e), 0);
+    tenant_queue_bytes_give(&h[1].turn, 500);
+    tenant_queue_leave(t, &h[0].turn, 1);
+    assert_int_equal(tenant_queues_running(t), 1); /* one runs, that is all now */
     now.running = 3;
-    turns_limits(t, other_limits, &now);
-    assert_int_equal(turns_running(t), 3); /* those that waited begin at once */
-    turns_limits(t, NULL, NULL);
+    tenant_queues_limits(t, other_limits, &now);
+    assert_int_equal(tenant_queues_running(t), 3); /* those that waited begin at once */
+    tenant_queues_limits(t, NULL, NULL);
     for (int i = 1; i < 4; i++)
-        turn_leave(t, &h[i].turn, 1);
-    turns_free(t);
+        tenant_queue_leave(t, &h[i].turn, 1);
+    tenant_queues_free(t);
 }
 
 /* A tenant with one query that took long pays with its next turns. */
 static void test_long_queries_are_paid_for(void **state)
 {
-    struct turns_opts o = opts;
+    struct tenant_queues_opts o = opts;
     struct client h[10], q[10], *running;
     struct err e;
     bool waits;
 
     (void)state;
     o.running_max = 1;
-    struct turns *t = turns_new(&o);
+    struct tenant_queues *t = tenant_queues_new(&o);
     served_len = 0;
     for (int i = 0; i < 10; i++)
         assert_int_equal(enter(t, &h[i], 'h', &waits, &e), 0);
     for (int i = 0; i < 10; i++)
         assert_int_equal(enter(t, &q[i], 'q', &waits, &e), 0);
-    turn_leave(t, &h[0].turn, 50000);
+    tenant_queue_leave(t, &h[0].turn, 50000);
     for (size_t n = 1, nh = 1, nq = 0; n < 20; n++) {
         running = served[served_len - 1] == 'h' ? &h[nh++] : &q[nq++];
-        turn_leave(t, &running->turn, 10000);
+        tenant_queue_leave(t, &running->turn, 10000);
     }
     assert_string_equal(served, "hqqqqqhqhqhqhqhqhhhh");
-    turns_free(t);
+    tenant_queues_free(t);
 }
 
 static void test_limits(void **state)
 {
-    struct turns_opts o = opts;
+    struct tenant_queues_opts o = opts;
     struct client h[10], q[2];
     struct err e;
     bool waits;
@@ -163,10 +164,10 @@ static void test_limits(void **state)
     o.running_max = 3;
     o.waiting_max = 4;
     o.limits.waiting = 3;
-    struct turns *t = turns_new(&o);
+    struct tenant_queues *t = tenant_queues_new(&o);
     for (int i = 0; i < 5; i++)
         assert_int_equal(enter(t, &h[i], 'h', &waits, &e), 0);
-    assert_int_equal(turns_running(t), 2); /* a place is left, but not for this tenant */
+    assert_int_equal(tenant_queues_running(t), 2); /* a place is left, but not for this tenant */
     assert_int_equal(enter(t, &h[5], 'h', &waits, &e), ERR_RATE);
     assert_non_null(strstr(e.text, "tenant h"));
     assert_non_null(strstr(e.text, "querier.tenant_queue"));
@@ -178,19 +179,19 @@ static void test_limits(void **state)
     assert_int_equal(enter(t, &x, 'x', &waits, &e), ERR_BUSY);
     assert_non_null(strstr(e.text, "querier.queue_max"));
     /* Who waits may leave, and makes room. */
-    turn_leave(t, &h[3].turn, 0);
-    turn_leave(t, &h[3].turn, 0); /* twice is fine */
+    tenant_queue_leave(t, &h[3].turn, 0);
+    tenant_queue_leave(t, &h[3].turn, 0); /* twice is fine */
     assert_int_equal(enter(t, &h[5], 'h', &waits, &e), 0);
     for (int i = 0; i < 6; i++)
-        turn_leave(t, &h[i].turn, 1);
+        tenant_queue_leave(t, &h[i].turn, 1);
     for (int i = 0; i < 2; i++)
-        turn_leave(t, &q[i].turn, 1);
-    turns_free(t);
+        tenant_queue_leave(t, &q[i].turn, 1);
+    tenant_queues_free(t);
 }
 
 static void test_memory_of_a_tenant(void **state)
 {
-    struct turns *t = turns_new(&opts);
+    struct tenant_queues *t = tenant_queues_new(&opts);
     struct client h, q;
     struct err e;
     bool waits;
@@ -198,59 +199,59 @@ static void test_memory_of_a_tenant(void **state)
     (void)state;
     assert_int_equal(enter(t, &h, 'h', &waits, &e), 0);
     assert_int_equal(enter(t, &q, 'q', &waits, &e), 0);
-    assert_int_equal(turn_bytes_take(&h.turn, 900, &e), 0);
-    assert_int_equal(turn_bytes_take(&h.turn, 200, &e), ERR_RATE);
+    assert_int_equal(tenant_queue_bytes_take(&h.turn, 900, &e), 0);
+    assert_int_equal(tenant_queue_bytes_take(&h.turn, 200, &e), ERR_RATE);
     assert_non_null(strstr(e.text, "querier.tenant_bytes_max"));
-    assert_int_equal(turn_bytes_take(&q.turn, 1000, &e), 0);
-    turn_bytes_give(&h.turn, 900);
-    turn_bytes_give(&q.turn, 1000);
-    turn_leave(t, &h.turn, 1);
-    turn_leave(t, &q.turn, 1);
-    turns_free(t);
+    assert_int_equal(tenant_queue_bytes_take(&q.turn, 1000, &e), 0);
+    tenant_queue_bytes_give(&h.turn, 900);
+    tenant_queue_bytes_give(&q.turn, 1000);
+    tenant_queue_leave(t, &h.turn, 1);
+    tenant_queue_leave(t, &q.turn, 1);
+    tenant_queues_free(t);
 }
 
 static void test_limits_of_some(void **state)
 {
-    struct turns *t = turns_new(&opts);
-    struct turn_limits l = opts.limits;
+    struct tenant_queues *t = tenant_queues_new(&opts);
+    struct tenant_queue_limits l = opts.limits;
     struct client h[4], q[4];
     struct str tenant;
     struct err e;
     bool waits;
 
     (void)state;
-    assert_int_equal(
-        turn_limits_parse(STR("h=queries:1 queue:1 bytes:2KiB read_bytes:1GiB"), &tenant, &l, &e),
-        0);
+    assert_int_equal(tenant_queue_limits_parse(
+                         STR("h=queries:1 queue:1 bytes:2KiB read_bytes:1GiB"), &tenant, &l, &e),
+                     0);
     assert_true(str_eqc(tenant, "h"));
     assert_true(l.running == 1 && l.waiting == 1 && l.bytes == 2048 && l.read_bytes == GIB);
-    turns_override(t, tenant, &l);
+    tenant_queues_override(t, tenant, &l);
     assert_int_equal(enter(t, &h[0], 'h', &waits, &e), 0);
     assert_false(waits);
-    assert_int_equal(turn_limits_of(&h[0].turn)->read_bytes, GIB);
-    assert_int_equal(turn_bytes_take(&h[0].turn, 2000, &e), 0);
-    turn_bytes_give(&h[0].turn, 2000);
+    assert_int_equal(tenant_queue_limits_of(&h[0].turn)->read_bytes, GIB);
+    assert_int_equal(tenant_queue_bytes_take(&h[0].turn, 2000, &e), 0);
+    tenant_queue_bytes_give(&h[0].turn, 2000);
     assert_int_equal(enter(t, &h[1], 'h', &waits, &e), 0);
     assert_true(waits);
     assert_int_equal(enter(t, &h[2], 'h', &waits, &e), ERR_RATE);
     assert_int_equal(enter(t, &q[0], 'q', &waits, &e), 0);
     assert_false(waits);
-    turn_leave(t, &h[0].turn, 1);
-    turn_leave(t, &h[1].turn, 1);
-    turn_leave(t, &q[0].turn, 1);
+    tenant_queue_leave(t, &h[0].turn, 1);
+    tenant_queue_leave(t, &h[1].turn, 1);
+    tenant_queue_leave(t, &q[0].turn, 1);
     static const char *const bad[] = { "",          "h",           "=queries:1",
                                        "h=queries", "h=queries:0", "h=bytes:0",
                                        "h=x:1",     "h=queue:-1",  "h=bytes:99999999TiB",
                                        "h=:1",      "a/b=queue:1", "..=queue:1" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_int_equal(turn_limits_parse(str_c(bad[i]), &tenant, &l, &e), ERR_CONFIG);
-    turns_free(t);
+        assert_int_equal(tenant_queue_limits_parse(str_c(bad[i]), &tenant, &l, &e), ERR_CONFIG);
+    tenant_queues_free(t);
 }
 
 /* Queries that end inside of go do not make the stack grow, and nobody is forgotten. */
 static void test_queries_that_end_at_once(void **state)
 {
-    struct turns_opts o = opts;
+    struct tenant_queues_opts o = opts;
     struct client first, c[500];
     struct err e;
     bool waits;
@@ -258,17 +259,17 @@ static void test_queries_that_end_at_once(void **state)
     (void)state;
     o.running_max = 1;
     o.waiting_max = o.limits.waiting = 1000;
-    struct turns *t = turns_new(&o);
+    struct tenant_queues *t = tenant_queues_new(&o);
     served_len = 0;
     assert_int_equal(enter(t, &first, 'f', &waits, &e), 0);
     for (int i = 0; i < 500; i++) {
         assert_int_equal(enter(t, &c[i], (char)('a' + i % 5), &waits, &e), 0);
         c[i].ends_at_once = true;
     }
-    turn_leave(t, &first.turn, 1);
+    tenant_queue_leave(t, &first.turn, 1);
     assert_int_equal(served_len, 501);
-    assert_int_equal(turns_running(t) + turns_waiting(t), 0);
-    turns_free(t);
+    assert_int_equal(tenant_queues_running(t) + tenant_queues_waiting(t), 0);
+    tenant_queues_free(t);
 }
 
 /* ---- whole queries ----------------------------------------------------------------------------*/

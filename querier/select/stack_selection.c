@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "querier/select/pick.h"
+#include "querier/select/stack_selection.h"
 
 #include "querier/merge/collectors.h"
 
-static int read_call_site(struct query *q, const struct v1_stack_selector *s, struct pick *p,
-                          struct err *e)
+static int read_call_site(struct query *q, const struct v1_stack_selector *s,
+                          struct stack_selection *p, struct err *e)
 {
     const struct v1_location *sites = s->call_site.ptr;
     struct str *names = ARENA_ARRAY(q->arena, struct str, s->call_site.len + 1);
@@ -37,10 +37,11 @@ static int read_nodes(const struct query *q, int64_t n, bool is_file, size_t *re
     return 0;
 }
 
-NODISCARD int pick_read(struct query *q, const struct v1_merge *m, enum pick_kind kind,
-                        struct pick **ret, struct err *e)
+NODISCARD int stack_selection_read(struct query *q, const struct v1_merge *m,
+                                   enum stack_selection_kind kind, struct stack_selection **ret,
+                                   struct err *e)
 {
-    struct pick *p = ARENA_NEW(q->arena, struct pick);
+    struct stack_selection *p = ARENA_NEW(q->arena, struct stack_selection);
 
     if (!p)
         return err_set(e, ERR_LIMIT, "too much text in one request");
@@ -48,17 +49,18 @@ NODISCARD int pick_read(struct query *q, const struct v1_merge *m, enum pick_kin
     p->asked_nodes = m->max_nodes > 0 ? (size_t)m->max_nodes : 0;
     if (msg_selection(q, m->profile_type, m->label_selector, &p->spec, e) ||
         msg_times(q, m->start, m->end, false, &p->times, e) ||
-        read_nodes(q, m->max_nodes, kind == PICK_PROFILE || p->format == V1_PPROF, &p->max_nodes,
-                   e) ||
+        read_nodes(q, m->max_nodes, kind == STACK_SELECTION_PROFILE || p->format == V1_PPROF,
+                   &p->max_nodes, e) ||
         (m->stack_trace_selector && read_call_site(q, m->stack_trace_selector, p, e)) ||
         exm_of_spec(&p->spec, q->arena, &p->ids, e) ||
-        exm_of_msg(q, m, kind == PICK_SPANS, &p->ids, e))
+        exm_of_msg(q, m, kind == STACK_SELECTION_SPANS, &p->ids, e))
         return e->code;
     *ret = p;
     return 0;
 }
 
-NODISCARD int pick_ask(struct query *q, size_t ask, const struct pick *p, struct err *e)
+NODISCARD int stack_selection_ask(struct query *q, size_t ask, const struct stack_selection *p,
+                                  struct err *e)
 {
     struct wire_query wq = { .profile_type = p->spec.profile_type,
                              .selectors = p->spec.selectors,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "querier/query/ask_all.h"
+#include "querier/query/ask_all_shards.h"
 
 #include "common/base/mem.h"
 
@@ -36,8 +36,9 @@ int ask_all(struct query *q, enum rpc_method method, ProtobufCMessage *m, uint32
     return 0;
 }
 
-const void *ask_all_answer(struct query *q, const struct fanout_call *c,
-                           const ProtobufCMessageDescriptor *what, size_t cost, struct err *e)
+const void *ask_all_shards_answer(struct query *q, const struct fanout_call *c,
+                                  const ProtobufCMessageDescriptor *what, size_t cost,
+                                  struct err *e)
 {
     ProtobufCAllocator allocator = { alloc_cb, free_cb, query_data(q) };
 

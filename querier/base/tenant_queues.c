@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * turns.c: a tenant's record lives while it has queries here, or limits of its own.
+ * tenant_queues.c: a tenant's record lives while it has queries here, or limits of its own.
  *
- * Starting a query may end it at once (no thread, no time left), which is a turn_leave inside of
- * `pump`: the inner call starts nothing, and the outer pump looks again. So the stack does not
- * grow with the queue.
+ * Starting a query may end it at once (no thread, no time left), which is a tenant_queue_leave
+ * inside of `pump`: the inner call starts nothing, and the outer pump looks again. So the stack
+ * does not grow with the queue.
  */
-#include "querier/base/turns.h"
+#include "querier/base/tenant_queues.h"
 
 #include "common/base/hash.h"
 #include "common/base/map.h"
@@ -17,27 +17,27 @@
 #define GUESS_US 10000    /* a query */
 #define DEBT_US  60000000 /* what one long query costs its tenant, at most */
 
-struct turn_tenant {
+struct tenant_queue_tenant {
     struct str name; /* owned */
     uint64_t key;
-    struct turn_limits limits;
-    struct turn_limits own; /* where it is kept */
+    struct tenant_queue_limits limits;
+    struct tenant_queue_limits own; /* where it is kept */
     struct budget bytes;
     size_t queries, waiting;
     bool kept; /* has limits of its own */
 };
-struct turns {
-    struct turns_opts o;
+struct tenant_queues {
+    struct tenant_queues_opts o;
     struct fair *fair; /* limits of running queries are looked at here: they differ */
     struct map_str *tenants;
-    void (*limits)(void *cookie, struct str tenant, struct turn_limits *l);
+    void (*limits)(void *cookie, struct str tenant, struct tenant_queue_limits *l);
     void *limits_cookie;
     bool pumping, again;
 };
 
-struct turns *turns_new(const struct turns_opts *o)
+struct tenant_queues *tenant_queues_new(const struct tenant_queues_opts *o)
 {
-    struct turns *t = XNEW(struct turns);
+    struct tenant_queues *t = XNEW(struct tenant_queues);
 
     t->o = *o;
     t->fair = fair_new(&(struct fair_opts){ .debt_max = DEBT_US });
@@ -45,7 +45,7 @@ struct turns *turns_new(const struct turns_opts *o)
     return t;
 }
 
-static void forget(struct turns *t, struct turn_tenant *n)
+static void forget(struct tenant_queues *t, struct tenant_queue_tenant *n)
 {
     CHECK(n->queries == 0 && n->bytes.used == 0);
     (void)map_str_del(t->tenants, n->name);
@@ -53,7 +53,7 @@ static void forget(struct turns *t, struct turn_tenant *n)
     xfree(n);
 }
 
-void turns_free(struct turns *t)
+void tenant_queues_free(struct tenant_queues *t)
 {
     size_t pos = 0;
     struct str name;
@@ -70,31 +70,31 @@ void turns_free(struct turns *t)
     xfree(t);
 }
 
-struct turn_limits turns_limits_of(const struct turns *t, struct str tenant)
+struct tenant_queue_limits tenant_queues_limits_of(const struct tenant_queues *t, struct str tenant)
 {
-    const struct turn_tenant *n = map_str_get(t->tenants, tenant);
-    struct turn_limits l = n && n->kept ? n->own : t->o.limits;
+    const struct tenant_queue_tenant *n = map_str_get(t->tenants, tenant);
+    struct tenant_queue_limits l = n && n->kept ? n->own : t->o.limits;
 
     if (t->limits)
         t->limits(t->limits_cookie, tenant, &l);
     return l;
 }
 
-static void set_limits_of(struct turns *t, struct turn_tenant *n)
+static void set_limits_of(struct tenant_queues *t, struct tenant_queue_tenant *n)
 {
-    n->limits = turns_limits_of(t, n->name);
+    n->limits = tenant_queues_limits_of(t, n->name);
     n->bytes.max = n->limits.bytes;
     fair_limit(t->fair, n->key, n->limits.running);
 }
 
-static struct turn_tenant *tenant_of_name(struct turns *t, struct str name)
+static struct tenant_queue_tenant *tenant_of_name(struct tenant_queues *t, struct str name)
 {
-    struct turn_tenant *n = map_str_get(t->tenants, name);
+    struct tenant_queue_tenant *n = map_str_get(t->tenants, name);
     char *copy;
 
     if (n)
         return n;
-    n = XNEW(struct turn_tenant);
+    n = XNEW(struct tenant_queue_tenant);
     copy = xmalloc(name.len + 1);
     memcpy(copy, name.ptr, name.len);
     n->name = str_n(copy, name.len);
@@ -105,9 +105,10 @@ static struct turn_tenant *tenant_of_name(struct turns *t, struct str name)
     return n;
 }
 
-void turns_override(struct turns *t, struct str tenant, const struct turn_limits *limits)
+void tenant_queues_override(struct tenant_queues *t, struct str tenant,
+                            const struct tenant_queue_limits *limits)
 {
-    struct turn_tenant *n = tenant_of_name(t, tenant);
+    struct tenant_queue_tenant *n = tenant_of_name(t, tenant);
 
     CHECK(n->queries == 0);
     n->own = *limits;
@@ -117,7 +118,7 @@ void turns_override(struct turns *t, struct str tenant, const struct turn_limits
 
 /* ---- limits of a tenant -----------------------------------------------------------------------*/
 
-static bool set_limit(struct turn_limits *l, struct str name, uint64_t n)
+static bool set_limit(struct tenant_queue_limits *l, struct str name, uint64_t n)
 {
     if (str_eqc(name, "queries") && n > 0)
         l->running = n;
@@ -132,8 +133,8 @@ static bool set_limit(struct turn_limits *l, struct str name, uint64_t n)
     return true;
 }
 
-NODISCARD int turn_limits_parse(struct str text, struct str *ret_tenant, struct turn_limits *ret,
-                                struct err *e)
+NODISCARD int tenant_queue_limits_parse(struct str text, struct str *ret_tenant,
+                                        struct tenant_queue_limits *ret, struct err *e)
 {
     ptrdiff_t eq = str_find(text, '=');
     struct str rest, part;
@@ -162,7 +163,7 @@ NODISCARD int turn_limits_parse(struct str text, struct str *ret_tenant, struct 
 
 /* ---- the next query ---------------------------------------------------------------------------*/
 
-static void pump(struct turns *t, const struct turn *watch, bool *waits)
+static void pump(struct tenant_queues *t, const struct tenant_queue *watch, bool *waits)
 {
     struct fair_item *i;
 
@@ -173,7 +174,7 @@ static void pump(struct turns *t, const struct turn *watch, bool *waits)
     while (t->again) {
         t->again = false;
         while (fair_running(t->fair) < t->o.running_max && (i = fair_next(t->fair))) {
-            struct turn *n = container_of(i, struct turn, item);
+            struct tenant_queue *n = container_of(i, struct tenant_queue, item);
             fair_take(t->fair, i);
             n->tenant->waiting--;
             if (n == watch)
@@ -184,8 +185,10 @@ static void pump(struct turns *t, const struct turn *watch, bool *waits)
     t->pumping = false;
 }
 
-void turns_limits(struct turns *t,
-                  void (*fn)(void *cookie, struct str tenant, struct turn_limits *l), void *cookie)
+void tenant_queues_limits(struct tenant_queues *t,
+                          void (*fn)(void *cookie, struct str tenant,
+                                     struct tenant_queue_limits *l),
+                          void *cookie)
 {
     size_t pos = 0;
     struct str name;
@@ -198,11 +201,11 @@ void turns_limits(struct turns *t,
     pump(t, NULL, NULL);
 }
 
-NODISCARD int turn_enter(struct turns *t, struct str tenant, struct turn *n, bool *ret_waits,
-                         struct err *e)
+NODISCARD int tenant_queue_enter(struct tenant_queues *t, struct str tenant, struct tenant_queue *n,
+                                 bool *ret_waits, struct err *e)
 {
-    struct turn_tenant *who = tenant_of_name(t, tenant);
-    const struct turn_limits *l = &who->limits;
+    struct tenant_queue_tenant *who = tenant_of_name(t, tenant);
+    const struct tenant_queue_limits *l = &who->limits;
     size_t running = who->queries - who->waiting;
     bool at_once =
         !who->waiting && running < l->running && fair_running(t->fair) < t->o.running_max;
@@ -233,14 +236,14 @@ NODISCARD int turn_enter(struct turns *t, struct str tenant, struct turn *n, boo
     return 0;
 }
 
-bool turn_waits(const struct turn *n)
+bool tenant_queue_waits(const struct tenant_queue *n)
 {
     return n->tenant && !n->item.running;
 }
 
-void turn_leave(struct turns *t, struct turn *n, uint64_t took_us)
+void tenant_queue_leave(struct tenant_queues *t, struct tenant_queue *n, uint64_t took_us)
 {
-    struct turn_tenant *who = n->tenant;
+    struct tenant_queue_tenant *who = n->tenant;
 
     if (!who)
         return;
@@ -258,7 +261,7 @@ void turn_leave(struct turns *t, struct turn *n, uint64_t took_us)
 
 /* ---- memory -----------------------------------------------------------------------------------*/
 
-NODISCARD int turn_bytes_take(struct turn *n, size_t bytes, struct err *e)
+NODISCARD int tenant_queue_bytes_take(struct tenant_queue *n, size_t bytes, struct err *e)
 {
     if (budget_reserve(&n->tenant->bytes, bytes))
         return 0;
@@ -269,22 +272,22 @@ NODISCARD int turn_bytes_take(struct turn *n, size_t bytes, struct err *e)
                    (size_t)n->tenant->bytes.max / MIB);
 }
 
-void turn_bytes_give(struct turn *n, size_t bytes)
+void tenant_queue_bytes_give(struct tenant_queue *n, size_t bytes)
 {
     budget_release(&n->tenant->bytes, bytes);
 }
 
-const struct turn_limits *turn_limits_of(const struct turn *n)
+const struct tenant_queue_limits *tenant_queue_limits_of(const struct tenant_queue *n)
 {
     return &n->limits;
 }
 
-size_t turns_running(const struct turns *t)
+size_t tenant_queues_running(const struct tenant_queues *t)
 {
     return fair_running(t->fair);
 }
 
-size_t turns_waiting(const struct turns *t)
+size_t tenant_queues_waiting(const struct tenant_queues *t)
 {
     return fair_waiting(t->fair);
 }

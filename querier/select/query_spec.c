@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * spec.c: query text to selectors: `type{matchers}`, plain matchers, or an old application name.
+ * query_spec.c: query text to selectors: `type{matchers}`, plain matchers, or an old application
+ * name.
  *
  * Which grammar a text has is decided by its part before the brace: a profile type has four colons
  * or more, everything else is an old name if the route takes those. Old names are turned into
  * matchers of service and type. Regexes are compiled once here, so that a wrong one is the client's
  * error.
  */
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 #include "common/base/buf.h"
 
@@ -25,16 +26,16 @@ static int try_regexes(struct selector *s, struct err *e)
     return code;
 }
 
-static int add_selector(struct spec *s, struct selector sel, struct err *e)
+static int add_selector(struct query_spec *s, struct selector sel, struct err *e)
 {
-    if (s->len == SPEC_SELECTORS_MAX)
-        return err_set(e, ERR_LIMIT, "more than %d selectors", SPEC_SELECTORS_MAX);
+    if (s->len == QUERY_SPEC_SELECTORS_MAX)
+        return err_set(e, ERR_LIMIT, "more than %d selectors", QUERY_SPEC_SELECTORS_MAX);
     s->selectors[s->len++] = sel;
     return 0;
 }
 
 /* One more matcher name="value". */
-static int add_equal(struct spec *s, const char *name, struct str value, struct arena *a,
+static int add_equal(struct query_spec *s, const char *name, struct str value, struct arena *a,
                      struct err *e)
 {
     struct matcher *m = ARENA_NEW(a, struct matcher);
@@ -54,7 +55,7 @@ static size_t colons(struct str s)
     return n;
 }
 
-NODISCARD int spec_type(struct str text, struct arena *a, struct str *ret, struct err *e)
+NODISCARD int query_spec_type(struct str text, struct arena *a, struct str *ret, struct err *e)
 {
     struct ptype t;
     struct buf b;
@@ -96,7 +97,7 @@ static bool is_flameql(struct str text)
     return metric.len > 0 && colons(metric) == 0;
 }
 
-static int parse_flameql(struct str text, struct arena *a, struct spec *s, struct err *e)
+static int parse_flameql(struct str text, struct arena *a, struct query_spec *s, struct err *e)
 {
     struct selector sel;
 
@@ -104,20 +105,20 @@ static int parse_flameql(struct str text, struct arena *a, struct spec *s, struc
         return e->code;
     s->legacy = true;
     s->app_text = sel.metric;
-    s->app = legacy_app_of(sel.metric);
+    s->app = app_name_types_app_of(sel.metric);
     sel.metric = STR_NULL;
     if (add_selector(s, sel, e))
         return e->code;
     return add_equal(s, "service_name", s->app.service, a, e);
 }
 
-NODISCARD int spec_render(struct str text, bool flameql, struct arena *a, struct spec *ret,
-                          struct err *e)
+NODISCARD int query_spec_render(struct str text, bool flameql, struct arena *a,
+                                struct query_spec *ret, struct err *e)
 {
     struct selector sel;
     struct str type;
 
-    *ret = (struct spec){ 0 };
+    *ret = (struct query_spec){ 0 };
     if (str_trim(text).len == 0)
         return err_set(e, ERR_INPUT, "query is missing; want profile_type{label=\"value\"}");
     if (flameql && is_flameql(text))
@@ -132,12 +133,12 @@ NODISCARD int spec_render(struct str text, bool flameql, struct arena *a, struct
                        "process_cpu:cpu:nanoseconds:cpu:nanoseconds{service_name=\"x\"}");
     ret->app_text = type;
     sel.metric = STR_NULL;
-    if (spec_type(type, a, &ret->profile_type, e))
+    if (query_spec_type(type, a, &ret->profile_type, e))
         return err_wrap(e, "query");
     return add_selector(ret, sel, e);
 }
 
-NODISCARD int spec_add(struct spec *s, struct str text, struct arena *a, struct err *e)
+NODISCARD int query_spec_add(struct query_spec *s, struct str text, struct arena *a, struct err *e)
 {
     struct selector sel;
     struct str metric, type;
@@ -151,18 +152,18 @@ NODISCARD int spec_add(struct spec *s, struct str text, struct arena *a, struct 
         return e->code;
     if (!metric.len)
         return 0;
-    if (spec_type(metric, a, &type, &no_type) == 0)
+    if (query_spec_type(metric, a, &type, &no_type) == 0)
         return add_equal(s, "__profile_type__", type, a, e);
     return add_equal(s, "__name__", metric, a, e);
 }
 
-NODISCARD int spec_labels(struct str text, bool flameql, struct arena *a, struct spec *ret,
-                          struct err *e)
+NODISCARD int query_spec_labels(struct str text, bool flameql, struct arena *a,
+                                struct query_spec *ret, struct err *e)
 {
-    *ret = (struct spec){ 0 };
+    *ret = (struct query_spec){ 0 };
     if (str_trim(text).len == 0)
         return 0;
     if (flameql && is_flameql(text))
         return parse_flameql(text, a, ret, e);
-    return spec_add(ret, text, a, e) ? err_wrap(e, "query") : 0;
+    return query_spec_add(ret, text, a, e) ? err_wrap(e, "query") : 0;
 }

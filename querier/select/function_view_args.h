@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view_args.h: what the views (/api/v1/top, focus, sandwich, subtree, diff) have in common: their
- * parameters, the question for a tree, and the head of an answer. Pool thread.
+ * function_view_args.h: what the views (/api/v1/top, focus, sandwich, subtree, diff) have in
+ * common: their parameters, the question for a tree, and the head of an answer. Pool thread.
  */
-#ifndef QUERIER_SELECT_VIEW_ARGS_H
-#define QUERIER_SELECT_VIEW_ARGS_H
+#ifndef QUERIER_SELECT_FUNCTION_VIEW_ARGS_H
+#define QUERIER_SELECT_FUNCTION_VIEW_ARGS_H
 
 #include "querier/merge/merged.h"
 #include "querier/select/exemplars.h"
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 /* One tree: what it is asked for, and afterwards what it covers. */
 struct view_side {
-    struct spec spec;
+    struct query_spec spec;
     struct exm_ids ids;
     struct plan_range range;
     const struct str *call_site; /* only stacks that begin with these functions */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view_args.c: parameters of the views, one function for each, with errors that name the parameter.
+ * function_view_args.c: parameters of the views, one function for each, with errors that name the
+ * parameter.
  *
  * A parameter that is absent has a default, and a wrong one is an error: a view must not show
  * something else than was asked for. view_read keeps the real bounds of one side apart from those
  * of the query, since two sides of a comparison cover different ranges.
  */
-#include "querier/select/view_args.h"
+#include "querier/select/function_view_args.h"
 
 #include <stdio.h>
 
@@ -56,7 +57,7 @@ NODISCARD int view_side_read(struct query *q, const char *prefix, int64_t from_m
     *ret = (struct view_side){ 0 };
     if (!http_param(q->http, prefixed(prefix, "query", name, sizeof(name)), &text))
         (void)http_param(q->http, "query", &text);
-    if (spec_render(text, false, q->arena, &ret->spec, e) ||
+    if (query_spec_render(text, false, q->arena, &ret->spec, e) ||
         exm_of_spec(&ret->spec, q->arena, &ret->ids, e) ||
         api_time(q, prefixed(prefix, "from", name, sizeof(name)), from_ms, &from_ms, e) ||
         api_time(q, prefixed(prefix, "until", name, sizeof(name)), until_ms, &until_ms, e) ||

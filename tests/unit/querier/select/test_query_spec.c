@@ -6,12 +6,12 @@
 #include <cmocka.h>
 
 #include "common/base/buf.h"
-#include "querier/select/spec.h"
+#include "querier/select/query_spec.h"
 
 #define CPU "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 
 /* All matchers, for comparing. */
-static void print(const struct spec *s, char *out, size_t size)
+static void print(const struct query_spec *s, char *out, size_t size)
 {
     struct buf b;
 
@@ -57,11 +57,11 @@ static void test_render_texts(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(arena_freep) struct arena *a = arena_new(MIB);
-        struct spec s;
+        struct query_spec s;
         struct err e;
         char out[512];
         print_message("%s\n", rows[i].text);
-        int code = spec_render(str_c(rows[i].text), rows[i].flameql, a, &s, &e);
+        int code = query_spec_render(str_c(rows[i].text), rows[i].flameql, a, &s, &e);
         assert_int_equal(code, rows[i].type ? 0 : ERR_INPUT);
         if (code)
             continue;
@@ -76,12 +76,12 @@ static void test_flameql_regexes_search(void **state)
 {
     (void)state;
     CLEANUP(arena_freep) struct arena *a = arena_new(MIB);
-    struct spec s;
+    struct query_spec s;
     struct err e;
 
-    assert_int_equal(spec_render(STR("app.cpu{a=~\"b\"}"), true, a, &s, &e), 0);
+    assert_int_equal(query_spec_render(STR("app.cpu{a=~\"b\"}"), true, a, &s, &e), 0);
     assert_true(s.selectors[0].matchers[0].unanchored);
-    assert_int_equal(spec_render(STR(CPU "{a=~\"b\"}"), true, a, &s, &e), 0);
+    assert_int_equal(query_spec_render(STR(CPU "{a=~\"b\"}"), true, a, &s, &e), 0);
     assert_false(s.selectors[0].matchers[0].unanchored);
 }
 
@@ -102,10 +102,10 @@ static void test_label_texts(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         CLEANUP(arena_freep) struct arena *a = arena_new(MIB);
-        struct spec s;
+        struct query_spec s;
         struct err e;
         char out[512];
-        assert_int_equal(spec_labels(str_c(rows[i].text), rows[i].flameql, a, &s, &e), 0);
+        assert_int_equal(query_spec_labels(str_c(rows[i].text), rows[i].flameql, a, &s, &e), 0);
         print(&s, out, sizeof(out));
         assert_string_equal(out, rows[i].matchers);
     }
@@ -115,17 +115,17 @@ static void test_many_selectors(void **state)
 {
     (void)state;
     CLEANUP(arena_freep) struct arena *a = arena_new(16 * MIB);
-    struct spec s = { 0 };
+    struct query_spec s = { 0 };
     struct err e;
     int n = 0;
 
-    while (spec_add(&s, STR("{a=\"b\"}"), a, &e) == 0)
+    while (query_spec_add(&s, STR("{a=\"b\"}"), a, &e) == 0)
         n++;
-    assert_int_equal(n, SPEC_SELECTORS_MAX);
+    assert_int_equal(n, QUERY_SPEC_SELECTORS_MAX);
     assert_int_equal(e.code, ERR_LIMIT);
     CLEANUP(arena_freep) struct arena *tiny = arena_new(64);
-    struct spec t = { 0 };
-    assert_int_equal(spec_add(&t, STR("{a=\"b\"}"), tiny, &e), ERR_LIMIT);
+    struct query_spec t = { 0 };
+    assert_int_equal(query_spec_add(&t, STR("{a=\"b\"}"), tiny, &e), ERR_LIMIT);
 }
 
 static struct ptype type_of(const char *id)
@@ -163,11 +163,11 @@ static void test_old_names(void **state)
         { "app.CPU", "app.CPU", CPU },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct legacy_app a = legacy_app_of(str_c(rows[i].name));
+        struct app_name_types_app a = app_name_types_app_of(str_c(rows[i].name));
         assert_true(str_eqc(a.service, rows[i].service));
-        assert_string_equal(legacy_type_id(a.kind), rows[i].best);
+        assert_string_equal(app_name_types_type_id(a.kind), rows[i].best);
         struct ptype t = type_of(rows[i].best);
-        assert_int_equal(legacy_rank(a.kind, &t), 0);
+        assert_int_equal(app_name_types_rank(a.kind, &t), 0);
     }
 }
 
@@ -191,9 +191,9 @@ static void test_errors_name_the_column(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct arena *a = arena_new(64 * KIB);
-        struct spec s;
+        struct query_spec s;
         struct err e = { 0 };
-        assert_int_equal(spec_render(str_c(rows[i].text), true, a, &s, &e), ERR_INPUT);
+        assert_int_equal(query_spec_render(str_c(rows[i].text), true, a, &s, &e), ERR_INPUT);
         if (!strstr(e.text, rows[i].want))
             fail_msg("%s: \"%s\", want \"%s\"", rows[i].text, e.text, rows[i].want);
         arena_free(a);
@@ -224,12 +224,12 @@ static void test_ranks(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct ptype t = type_of(rows[i].type);
-        struct legacy_app a = legacy_app_of(str_c(rows[i].name));
-        assert_int_equal(legacy_rank(a.kind, &t), rows[i].rank);
+        struct app_name_types_app a = app_name_types_app_of(str_c(rows[i].name));
+        assert_int_equal(app_name_types_rank(a.kind, &t), rows[i].rank);
         if (rows[i].suffix)
-            assert_string_equal(legacy_suffix(&t), rows[i].suffix);
+            assert_string_equal(app_name_types_suffix(&t), rows[i].suffix);
         else
-            assert_null(legacy_suffix(&t));
+            assert_null(app_name_types_suffix(&t));
     }
 }
 
