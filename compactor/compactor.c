@@ -3,7 +3,7 @@
  * compactor: start, readiness and end of the role.
  *
  * It builds the levels from 1 h up (builder.c), of the shards it has claimed where compactors share
- * them (claims.c), and watches how far sealing is (watch.c). Readiness
+ * them (claims.c), and watches how far sealing is (ingester_poll.c). Readiness
  * is the watch's alone: without builds every answer is the same, only dearer.
  */
 #include "compactor/compactor.h"
@@ -13,8 +13,8 @@
 #include "compactor/builder.h"
 #include "compactor/check.h"
 #include "compactor/claims.h"
+#include "compactor/ingester_poll.h"
 #include "compactor/options.h"
-#include "compactor/watch.h"
 
 #define COMPACTOR_MAGIC MAGIC('c', 'o', 'm', 'p')
 
@@ -22,7 +22,7 @@ struct compactor {
     uint32_t magic;
     struct rpc_node *node;
     struct route *route;
-    struct watch *watch;
+    struct ingester_poll *watch;
     struct builder *builder;
     struct claims *claims; /* NULL: it works for all shards */
     bool draining;
@@ -124,7 +124,7 @@ static void compactor_free(void *self)
     if (!c)
         return;
     CHECK(c->magic == COMPACTOR_MAGIC);
-    watch_free(c->watch);
+    ingester_poll_free(c->watch);
     claims_free(c->claims);
     builder_free(c->builder);
     route_free(c->route);
@@ -137,7 +137,7 @@ static int compactor_start(const struct role_ctx *ctx, void **ret_self, struct e
 {
     const struct compactor_conf *conf = conf_get(ctx->conf, &compactor_options);
     struct compactor *c = XNEW(struct compactor);
-    struct watch_opts o = {
+    struct ingester_poll_opts o = {
         .loop = ctx->loop,
         .metrics = ctx->metrics,
         .view = ctx->view,
@@ -150,7 +150,7 @@ static int compactor_start(const struct role_ctx *ctx, void **ret_self, struct e
     code = start_node(ctx, conf, c, e);
     o.node = c->node;
     if (!code)
-        code = watch_new(&o, &c->watch, e);
+        code = ingester_poll_new(&o, &c->watch, e);
     if (!code)
         code = start_route(ctx, c, e);
     if (code) {
@@ -169,7 +169,7 @@ static bool compactor_ready(void *self, const char **ret_why)
     CHECK(c->magic == COMPACTOR_MAGIC);
     if (c->draining)
         *ret_why = "draining";
-    return !c->draining && watch_ready(c->watch, ret_why);
+    return !c->draining && ingester_poll_ready(c->watch, ret_why);
 }
 
 static void on_left(void *cookie)
@@ -196,7 +196,7 @@ static void compactor_drain(void *self, void (*done)(void *cookie), void *cookie
 
     CHECK(c->magic == COMPACTOR_MAGIC);
     c->draining = true;
-    watch_free(c->watch);
+    ingester_poll_free(c->watch);
     c->watch = NULL;
     c->drained = done;
     c->drained_cookie = cookie;
@@ -208,7 +208,7 @@ static void compactor_ring(void *self, struct json *j)
     const struct compactor *c = self;
 
     if (c->watch)
-        watch_ring(c->watch, j);
+        ingester_poll_ring(c->watch, j);
     if (c->claims)
         claims_ring(c->claims, j);
     builder_ring(c->builder, j);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch.h: asks every ingester how far its seal log is, again and again.
+ * ingester_poll.h: asks every ingester how far its seal log is, again and again.
  */
-#ifndef COMPACTOR_WATCH_H
-#define COMPACTOR_WATCH_H
+#ifndef COMPACTOR_INGESTER_POLL_H
+#define COMPACTOR_INGESTER_POLL_H
 
 #include "common/base/json.h"
 #include "common/cluster/view/view.h"
@@ -11,9 +11,9 @@
 #include "common/rpc/rpc.h"
 #include "common/sys/loop.h"
 
-struct watch;
+struct ingester_poll;
 
-struct watch_opts {
+struct ingester_poll_opts {
     struct rpc_node *node; /* borrowed; outlives the watch */
     struct loop *loop;
     struct metrics *metrics;
@@ -22,13 +22,14 @@ struct watch_opts {
     uint64_t lag_warn_ms;
 };
 /* Asks at once, then every interval_ms. */
-NODISCARD int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e);
+NODISCARD int ingester_poll_new(const struct ingester_poll_opts *o, struct ingester_poll **ret,
+                                struct err *e);
 /* Asks no more; answers on their way are dropped. NULL is fine. */
-void watch_free(struct watch *w);
+void ingester_poll_free(struct ingester_poll *w);
 /* True if every ingester answered when last asked; else *ret_why names an ingester that did not.
  * Where other ingesters take over the shards of a lost one, a single answer is enough. */
-bool watch_ready(const struct watch *w, const char **ret_why);
+bool ingester_poll_ready(const struct ingester_poll *w, const char **ret_why);
 /* Adds "peers" to a JSON object. */
-void watch_ring(const struct watch *w, struct json *j);
+void ingester_poll_ring(const struct ingester_poll *w, struct json *j);
 
 #endif

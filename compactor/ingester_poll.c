@@ -5,7 +5,7 @@
  * the map or the watch is freed. An ingester that has left is forgotten together with its gauges:
  * addresses change, and the gauge of an unused address would stay "down" permanently.
  */
-#include "compactor/watch.h"
+#include "compactor/ingester_poll.h"
 
 #include <stdio.h>
 
@@ -30,7 +30,7 @@ static const char *const gauge_names[GAUGES][2] = {
 };
 
 struct peer {
-    struct watch *watch;
+    struct ingester_poll *watch;
     char addr[RPC_ADDR_MAX + 1];
     uint64_t call; /* on its way; 0: none */
     bool asked;    /* a question has ended */
@@ -41,8 +41,8 @@ struct peer {
     struct metric_cell *cells[GAUGES];
 };
 
-struct watch {
-    struct watch_opts o;
+struct ingester_poll {
+    struct ingester_poll_opts o;
     struct timer *timer;
     struct metric_cell *m_errors, *m_checks;
     struct metric *gauges[GAUGES]; /* by address */
@@ -123,7 +123,7 @@ static void on_answer(void *cookie, struct str reply, const struct err *err)
     arena_free(a);
 }
 
-static int peer_init(struct peer *p, struct watch *w, const char *addr, struct err *e)
+static int peer_init(struct peer *p, struct ingester_poll *w, const char *addr, struct err *e)
 {
     struct str label = str_c(addr);
     struct rpc_peer *rpc;
@@ -145,7 +145,7 @@ static void peer_end(struct peer *p)
     xfree(p);
 }
 
-static bool in_map(const struct watch *w, const char *addr)
+static bool in_map(const struct ingester_poll *w, const char *addr)
 {
     for (size_t i = 0; i < view_nodes_len(w->o.view); i++) {
         struct view_node n;
@@ -157,7 +157,7 @@ static bool in_map(const struct watch *w, const char *addr)
     return false;
 }
 
-static void drop_nodes(struct watch *w)
+static void drop_nodes(struct ingester_poll *w)
 {
     size_t kept = 0;
 
@@ -177,7 +177,7 @@ static void drop_nodes(struct watch *w)
     w->peers.len = kept;
 }
 
-static bool is_known(const struct watch *w, const char *addr)
+static bool is_known(const struct ingester_poll *w, const char *addr)
 {
     vec_for (i, &w->peers)
         if (strcmp(w->peers.ptr[i]->addr, addr) == 0)
@@ -185,7 +185,7 @@ static bool is_known(const struct watch *w, const char *addr)
     return false;
 }
 
-static int add_nodes(struct watch *w, struct err *e)
+static int add_nodes(struct ingester_poll *w, struct err *e)
 {
     for (size_t i = 0; i < view_nodes_len(w->o.view); i++) {
         struct view_node n;
@@ -203,7 +203,7 @@ static int add_nodes(struct watch *w, struct err *e)
     return 0;
 }
 
-static void look_for_nodes(struct watch *w)
+static void look_for_nodes(struct ingester_poll *w)
 {
     struct err e;
 
@@ -214,7 +214,7 @@ static void look_for_nodes(struct watch *w)
 
 static void peer_ask(struct peer *p)
 {
-    struct watch *w = p->watch;
+    struct ingester_poll *w = p->watch;
     struct rpc_peer *rpc;
     struct buf empty; /* StatusRequest has no fields */
     struct err e;
@@ -231,7 +231,7 @@ static void peer_ask(struct peer *p)
 
 static void on_timer(void *cookie)
 {
-    struct watch *w = cookie;
+    struct ingester_poll *w = cookie;
 
     look_for_nodes(w);
     vec_for (i, &w->peers)
@@ -239,9 +239,9 @@ static void on_timer(void *cookie)
             peer_ask(w->peers.ptr[i]);
 }
 
-int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
+int ingester_poll_new(const struct ingester_poll_opts *o, struct ingester_poll **ret, struct err *e)
 {
-    struct watch *w = XNEW(struct watch);
+    struct ingester_poll *w = XNEW(struct ingester_poll);
 
     w->o = *o;
     w->m_checks =
@@ -256,7 +256,7 @@ int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
         w->gauges[i] = metric_new(o->metrics, METRIC_GAUGE, gauge_names[i][0], gauge_names[i][1],
                                   "ingester", NULL, 0);
     if (add_nodes(w, e)) {
-        watch_free(w);
+        ingester_poll_free(w);
         return e->code;
     }
     w->timer = loop_timer_new(o->loop, on_timer, w);
@@ -265,7 +265,7 @@ int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
     return 0;
 }
 
-void watch_free(struct watch *w)
+void ingester_poll_free(struct ingester_poll *w)
 {
     if (!w)
         return;
@@ -276,7 +276,7 @@ void watch_free(struct watch *w)
     xfree(w);
 }
 
-bool watch_ready(const struct watch *w, const char **ret_why)
+bool ingester_poll_ready(const struct ingester_poll *w, const char **ret_why)
 {
     struct view_shard first;
     bool moves = !view_shard(w->o.view, 0, &first) || first.term > 0;
@@ -295,7 +295,7 @@ bool watch_ready(const struct watch *w, const char **ret_why)
     return ready;
 }
 
-void watch_ring(const struct watch *w, struct json *j)
+void ingester_poll_ring(const struct ingester_poll *w, struct json *j)
 {
     json_key(j, "peers");
     json_arr(j);

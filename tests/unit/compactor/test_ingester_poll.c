@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "common/cluster/coord/coord_sim.h"
-#include "compactor/watch.h"
+#include "compactor/ingester_poll.h"
 #include "proto/query.pb-c.h"
 #include "tests/lib/net/rpc_bed.h"
 
@@ -62,12 +62,12 @@ struct bed {
     struct view *view;
     struct fake fakes[2];
     struct rpc_node *node;
-    struct watch *watch;
+    struct ingester_poll *watch;
 };
 
 static void bed_open(struct bed *b, size_t running)
 {
-    struct watch_opts o = { .interval_ms = 200, .lag_warn_ms = 1000 };
+    struct ingester_poll_opts o = { .interval_ms = 200, .lag_warn_ms = 1000 };
     struct err e;
 
     rpc_bed_init(&b->rpc, RPC_BED_MEM, 1);
@@ -84,12 +84,12 @@ static void bed_open(struct bed *b, size_t running)
     o.loop = b->rpc.loop;
     o.metrics = b->rpc.metrics;
     o.view = b->view;
-    assert_int_equal(watch_new(&o, &b->watch, &e), 0);
+    assert_int_equal(ingester_poll_new(&o, &b->watch, &e), 0);
 }
 
 static void bed_close(struct bed *b)
 {
-    watch_free(b->watch);
+    ingester_poll_free(b->watch);
     rpc_node_free(b->node);
     for (size_t i = 0; i < 2; i++)
         rpc_node_free(b->fakes[i].node);
@@ -102,7 +102,7 @@ static bool ready(void *cookie)
     const struct bed *b = cookie;
     const char *why;
 
-    return watch_ready(b->watch, &why);
+    return ingester_poll_ready(b->watch, &why);
 }
 
 static bool not_ready(void *cookie)
@@ -124,7 +124,7 @@ static void test_ready_when_all_answer(void **state)
     buf_init(&out, 64 * KIB);
     json_init(&j, &out);
     json_obj(&j);
-    watch_ring(b.watch, &j);
+    ingester_poll_ring(b.watch, &j);
     json_obj_end(&j);
     assert_true(str_contains(buf_str(&out), STR("\"sealLogEntries\":7,\"rawRows\":5")));
     buf_deinit(&out);
@@ -140,7 +140,7 @@ static void test_names_who_is_missing(void **state)
     (void)state;
     bed_open(&b, 1);
     rpc_bed_sleep(&b.rpc, 2000);
-    assert_false(watch_ready(b.watch, &why));
+    assert_false(ingester_poll_ready(b.watch, &why));
     assert_non_null(strstr(why, b.addr[1]));
     fake_start(&b.fakes[1], &b.rpc, b.addr[1]);
     assert_true(rpc_bed_run(&b.rpc, ready, &b, 20000));
@@ -148,7 +148,7 @@ static void test_names_who_is_missing(void **state)
     rpc_node_free(b.fakes[0].node);
     b.fakes[0].node = NULL;
     assert_true(rpc_bed_run(&b.rpc, not_ready, &b, 20000));
-    assert_false(watch_ready(b.watch, &why));
+    assert_false(ingester_poll_ready(b.watch, &why));
     assert_non_null(strstr(why, b.addr[0]));
     assert_true(rpc_bed_metric(&b.rpc, "embertree_compactor_check_errors_total") > 0);
     bed_close(&b);
@@ -163,7 +163,7 @@ static void test_an_answer_that_is_none(void **state)
     bed_open(&b, 2);
     b.fakes[1].nonsense = true;
     rpc_bed_sleep(&b.rpc, 1000);
-    assert_false(watch_ready(b.watch, &why));
+    assert_false(ingester_poll_ready(b.watch, &why));
     assert_non_null(strstr(why, "no StatusReply"));
     b.fakes[1].nonsense = false;
     assert_true(rpc_bed_run(&b.rpc, ready, &b, 5000));
@@ -179,7 +179,7 @@ static void test_freed_while_asking(void **state)
     bed_open(&b, 2);
     assert_true(loop_sim_step(b.rpc.loop));
     assert_true(loop_sim_step(b.rpc.loop));
-    watch_free(b.watch);
+    ingester_poll_free(b.watch);
     b.watch = NULL;
     rpc_bed_sleep(&b.rpc, 1000);
     bed_close(&b);
@@ -218,7 +218,7 @@ static size_t told_of(struct rpc_bed *b, const char *addr)
 /* Node b starts again and again, each time elsewhere, as pods do. */
 static void test_who_has_left_is_forgotten(void **state)
 {
-    struct watch_opts o = { .interval_ms = 200, .lag_warn_ms = 1000 };
+    struct ingester_poll_opts o = { .interval_ms = 200, .lag_warn_ms = 1000 };
     struct coord_site *site;
     char first[128], addr[128];
     struct coord *coord;
@@ -227,7 +227,7 @@ static void test_who_has_left_is_forgotten(void **state)
     (void)state;
 
     bed_open(&b, 1);
-    watch_free(b.watch);
+    ingester_poll_free(b.watch);
     view_free(b.view);
     site = coord_site_new(b.rpc.loop, 1);
     coord_site_put(site, STR("/e/ring/cluster"),
@@ -242,7 +242,7 @@ static void test_who_has_left_is_forgotten(void **state)
     o.loop = b.rpc.loop;
     o.metrics = b.rpc.metrics;
     o.view = b.view;
-    assert_int_equal(watch_new(&o, &b.watch, &e), 0);
+    assert_int_equal(ingester_poll_new(&o, &b.watch, &e), 0);
 
     rpc_bed_sleep(&b.rpc, 20000);
     assert_int_equal(told_of(&b.rpc, first), 6); /* five of the watch, one of rpc */
@@ -260,7 +260,7 @@ static void test_who_has_left_is_forgotten(void **state)
     fake_start(&b.fakes[1], &b.rpc, addr);
     assert_true(rpc_bed_run(&b.rpc, ready, &b, 60000));
 
-    watch_free(b.watch);
+    ingester_poll_free(b.watch);
     b.watch = NULL;
     view_free(b.view);
     b.view = NULL;
