@@ -466,7 +466,7 @@ static const struct {
       RING_STARTING },
     { OF_THREE_AGED("40000", LIVE_C, BEGINS), "7", "whether it began is not known here",
       "takes seconds", RING_STARTING },
-    { OF_THREE_AGED("40000", LIVE_C, ESTABLISHED), "7", "go on where a leader works",
+    { OF_THREE_AGED("40000", LIVE_C, ESTABLISHED), "7", "continue where a leader works",
       "Pushes and queries continue;", RING_FINE },
     /* Which value is in force, and what is left of it. */
     { OF_THREE(GONE_C, ESTABLISHED), SAYS("a", "") ",\"replaceAfterMs\":90000}",
