@@ -1,6 +1,6 @@
 """What a cluster costs (P9): CPU per push, HTTP in to durable, of one process without copies beside
 three ingesters with three copies of each shard, a distributor before them and etcd behind; the same
-with every frame sealed (cluster.key_file). Then how long nobody takes a push when the leader of its
+with every frame sealed (cluster.key_file). Then how long no process takes a push when the leader of its
 shard is killed, or stops answering."""
 import gzip
 import os

@@ -40,7 +40,7 @@ def unzip(folder, bodies):
 
 
 def pushes(services, bodies):
-    """Every process in turn, for ever, each time with another body of its kind."""
+    """Every process in turn, without end, each time with another body of its kind."""
     chance = random.Random(services)
     fleet = [(ingest_path(f"fleet-{s}{{pod=pod-{pod}}}", "pprof"), bodies[FILES[s % len(FILES)]])
              for s in range(services) for pod in range(PODS)]

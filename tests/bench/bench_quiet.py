@@ -58,7 +58,7 @@ def wide(c, i, n, _many):
 
 
 def flood(port, what, begin, end, counts):
-    """In a process of its own: threads that send as fast as they are let."""
+    """In a process of its own: threads that send as fast as the server lets them."""
     many = [heavy_folded(i) for i in range(8)] if bodies in what else []
 
     def run(i, one):

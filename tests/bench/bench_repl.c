@@ -5,7 +5,7 @@
  * beside the bare disk: write and fdatasync of the same bytes. CPU is that of the whole process, so
  * with n replicas it is what n machines spend together.
  *
- * "begun": the same batches by kv_begin, as sealing and chores write, 16 to one that is waited for.
+ * "begun": the same batches by kv_begin, as sealing and chores write; each 16th is waited for.
  * p50 and p99 are for how long the writer stood; the last figure is how many times as many batches
  * a second there are as of those that are each waited for, in the same run.
  */

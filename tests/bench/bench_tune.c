@@ -231,7 +231,7 @@ static void catch_up(struct kv *k)
 {
     struct timespec pause = { .tv_nsec = 1000000 };
 
-    /* The universal style says "pending" for ever where it finds nothing worth doing. */
+    /* The universal style keeps saying "pending" where it finds nothing worth doing. */
     for (int idle = 0; idle < IDLE_MS && !quiet(k); idle = running(k) ? 0 : idle + 1)
         nanosleep(&pause, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A year of one service with 20 pods: the last 7 days at 10 s as they were pushed, all before at
+ * A year of one service with 20 pods: the last 7 days at 10 s by the push path, all before at
  * 1 m by the import path. Then P3 (flame graphs of an hour to a year) and P5 (timelines), and what
  * it takes on disk. LONG=1: all of it at full rate; else 2 pods for the old part, which the answers
  * of a service do not notice. YEAR_DIR=folder keeps the database there.

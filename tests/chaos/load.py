@@ -35,7 +35,7 @@ class Push:
 
 
 class Book:
-    """Who pushed what. Lists only grow, so a length is a snapshot."""
+    """All pushes with their outcome. Lists only grow, so a length is a snapshot."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -199,7 +199,7 @@ class Load:
             self.book.refused(push, str(status) if status else type(r).__name__)
             client.other()
             if give_up:
-                return "given up"
+                return "abandoned"
             after = r.headers.get("Retry-After") if status else None
             time.sleep(min(2.0, float(after or 0.2)) * (0.5 + rng.random()))
         return "never acked"

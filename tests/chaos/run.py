@@ -304,7 +304,7 @@ def test():
               else f"SKIPPED: {world.no_power}")
         print(f"starts: " + ", ".join(f"{s.host} {s.starts}" for s in world.servers.values()))
         print(f"ended by themselves: {chaos.deaths or 'none'}")
-        print(f"pushes: {b.pushes}, acked {b.acks}, given up {b.given_up}, "
+        print(f"pushes: {b.pushes}, acked {b.acks}, abandoned {b.given_up}, "
               f"attempts refused {sum(b.refusals.values())}: {b.refusals}")
         print(f"answers: {load.answers}, partial {load.partial}, none: {load.no_answers}, "
               f"longest time without one {load.longest_silence:.1f} s, "

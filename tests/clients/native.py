@@ -34,7 +34,7 @@ def compile_work():
 
 
 def library(name, *packages):
-    """Of the system; or unpacked from Debian's packages, which nobody has to install for it."""
+    """Of the system; or unpacked from Debian's packages, which need not be installed for it."""
     to = WORK / "debian"
     found = sorted(to.glob(f"root/usr/lib/*/{name}"))
     listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True,

@@ -34,7 +34,7 @@ def prepare():
 
 
 class Tool:
-    """One server's profilecli: where it is and who asks comes by environment."""
+    """One server's profilecli: the address and the credentials come by environment."""
 
     def __init__(self, b, binary):
         self.b, self.binary = b, binary

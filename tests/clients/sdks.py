@@ -361,7 +361,7 @@ def querier(binary, certs, tls):
         assert "main" in want["Flame"]["flamegraph"]["names"]
 
 
-# Names as they are stored, and as `go tool pprof` shows them: it demangles what is mangled, and must
+# Stored names, and how `go tool pprof` shows them: it demangles what is mangled, and must
 # not take <...> or (...) from other names.
 NAMES = {"<module>": "<module>", "main.<lambda>": "main.<lambda>",
          "std::vec<int>::push(int)": "std::vec<int>::push(int)",

@@ -220,7 +220,7 @@ const cases = {
     assert.equal(await page.isVisible('#download'), false);
     assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('#graph')).opacity), '1');
     await page.screenshot({ path: shots + '/no-data.png' });
-    // The failed request is also an error of the console: that one is meant.
+    // The failed request is also an error of the console, and expected.
     errors.length = 0;
   },
   async 'a profile is uploaded and shown'() {

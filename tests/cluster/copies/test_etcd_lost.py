@@ -108,7 +108,7 @@ class Bed(replicated.Cluster):
 
     def drains(self):
         """It is followed again: the map changes, and shards move."""
-        wait("no strangers", lambda: self.strangers() == 0)
+        wait("etcd is followed again", lambda: self.strangers() == 0)
         wait("all live again",
              lambda: all(n["live"] for n in self.querier.get("/ring").json()["cluster"]["nodes"]))
         for node in self.nodes.values():
@@ -127,7 +127,7 @@ def test_an_empty_one():
             c.push()
         wait("what was pushed", c.answered)
         kept = c.swap(None)
-        wait("all are told", lambda: c.strangers() == 5)
+        wait("all processes report it", lambda: c.strangers() == 5)
         c.goes_on(20)
         c.told()
         assert c.below("/embertree/ring/") == 0
@@ -138,7 +138,7 @@ def test_an_empty_one():
             p.start(wait=False)
         for p in restarted:
             p.wait_ready()
-        wait("all are told", lambda: c.strangers() == 5)
+        wait("all processes report it", lambda: c.strangers() == 5)
         c.goes_on(10)
         c.told()
         assert c.below("/embertree/ring/") == 0
@@ -158,11 +158,11 @@ def test_an_old_backup():
         wait("it is reached", lambda: c.querier.operate("/api/v1/cluster/nodes/node0/drain").status == 200)
         wait("node0 is empty", lambda: not c.folders()["node0"], 120)
         kept = c.swap(c.etcd.folder / "old")
-        wait("all are told", lambda: c.strangers() == 5)
+        wait("all processes report it", lambda: c.strangers() == 5)
         c.goes_on(15)
         c.told()
         c.swap(kept)
-        wait("no strangers", lambda: c.strangers() == 0)
+        wait("etcd is followed again", lambda: c.strangers() == 0)
         r = None
 
         def undrained():

@@ -351,7 +351,7 @@ def test_drain_by_command():
         load.check()
         other = next(n for n in c.nodes if n != leaves.name)
         assert "another node" in ctl(c.querier, "drain", other, code=2)
-        assert "no node" in ctl(c.querier, "drain", "nobody", code=2)
+        assert "no node" in ctl(c.querier, "drain", "absent", code=2)
         assert leaves.process.stop() == 0
         load.check()
         wait(lambda: says(c, "all have a leader"))

@@ -1,4 +1,4 @@
-"""Bad input: a 4xx that says what is wrong, nothing stored, nothing leaked, the server goes on."""
+"""Bad input: a 4xx that says what is wrong, nothing stored, nothing leaked, the server serves on."""
 import contextlib
 import gzip
 import os
@@ -37,7 +37,7 @@ def field(number, body):
 
 
 def deep_pprof(depth):
-    """One sample whose stack has `depth` locations, all the same."""
+    """One sample whose stack has `depth` equal locations."""
     sample = field(1, b"\x01" * depth) + field(2, b"\x01")
     location = b"\x08\x01" + field(4, b"\x08\x01")
     strings = b"".join(field(6, s) for s in (b"", b"cpu", b"nanoseconds", b"f"))
@@ -73,7 +73,7 @@ def bad_requests():
     yield "a blank in a label name", dict(body=good, name="x.cpu{a b=1}")
     yield "a bad character in the name", dict(body=good, name="x y!.cpu")
     yield "from after until", dict(body=good, name="x.cpu", **{"from": "now", "until": "now-1h"})
-    yield "a time that is none", dict(body=good, name="x.cpu", **{"from": "yesterdayish"})
+    yield "a time that cannot be read", dict(body=good, name="x.cpu", **{"from": "yesterdayish"})
     yield "a time before 1990", dict(body=good, name="x.cpu", **{"from": "1000", "until": "2000"})
     yield "a time days ahead", dict(body=good, name="x.cpu", **{"from": "now+3d", "until": "now+4d"})
     yield "an unknown encoding", dict(body=good, name="x.cpu",

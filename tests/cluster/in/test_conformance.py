@@ -187,8 +187,8 @@ def test_15_speedscope_with_another_schema():
 
 
 def test_15_pprof_whose_strings_are_wrong():
-    """What names a series must be right, or the body is 400, which says what is wrong. The name of one
-    function only costs that name, and is told."""
+    """What names a series must be right, or the body is 400, which says what is wrong. A wrong name of
+    a function costs only that name, and is reported."""
     good = push.pprof(10, time_ns=push.now_ns())
     strings = b"".join(push.field(6, s) for s in (b"", b"leaf", b"main", b"cpu", b"nanoseconds"))
     assert good.endswith(strings)

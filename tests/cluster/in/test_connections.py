@@ -1,5 +1,5 @@
 """Ten thousand clients that stay, clients that dribble, that half-close, that vanish: memory stays
-bounded, everybody else is served, and in the end nothing is left of them. And curl, over TLS and
+bounded, all other clients are served, and in the end nothing is left of them. And curl, over TLS and
 HTTP/2."""
 import contextlib
 import json
@@ -120,7 +120,7 @@ def test_slow_loris_and_the_vanished():
         left = dict(enumerate(clients))
         while left:
             assert time.monotonic() < until, f"{len(left)} connections are still there"
-            for i, s in list(left.items()):  # a byte now and then
+            for i, s in list(left.items()):  # one byte per round of the loop
                 try:
                     if starts[i % len(starts)].startswith(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nX-"):
                         s.send(b"a")
@@ -141,7 +141,7 @@ def test_slow_loris_and_the_vanished():
         print(f"1200 slow clients are gone; slowest answer to another one {worst * 1000:.0f} ms")
         assert p.metric("embertree_http_refused_total", reason="timeout") >= 400
         wait_for(lambda: p.metric("embertree_http_connections") <= 1)
-        # Vanishing in the middle of a reply nobody reads, and of a body.
+        # Vanishing in the middle of a reply that the client does not read, and of a body.
         for _ in range(200):
             s = socket.create_connection(("127.0.0.1", p.port))
             s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
@@ -151,7 +151,7 @@ def test_slow_loris_and_the_vanished():
 
 
 def half_closed(port, data):
-    """What comes back to somebody who sends no more, until the server closes."""
+    """Returns what a client receives that has ended its sending half, until the server closes."""
     with socket.create_connection(("127.0.0.1", port)) as s:
         s.settimeout(90)
         s.sendall(data)
@@ -163,8 +163,9 @@ def half_closed(port, data):
 
 
 def test_half_closed_and_bodies_that_end_nowhere():
-    """Who closes its half behind a whole request has its answer; in the middle, an error or nothing.
-    What vanished clients had sent is free again: others push more than would fit beside it."""
+    """A client that closes its half after a whole request gets its answer; in the middle of one, it gets
+    an error or nothing. The memory of vanished clients is free again: others push more than would fit
+    beside it."""
     line = b"main;" + b"w" * 500 + b" 3\n"
     head = b"POST /ingest?name=half.cpu&sampleRate=0 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -1,6 +1,6 @@
 """What test_transports leaves: every file that can be fetched, imported or forwarded comes through
-with its totals, and every file of testdata/corrupt gets its verdict by each way in, with what is
-left of it the same by all of them."""
+with its totals, and every file of testdata/corrupt gets its verdict by each way in. What is
+stored of such a file is the same by all ways."""
 import gzip
 import json
 import os
@@ -54,7 +54,7 @@ def names_of(bodies):
 
 
 def fetched(bodies, server_options=()):
-    """A server that fetched each body once; the error of each one that it refused."""
+    """A server that fetched each body once, and the error of each body that it refused."""
     served = set()
 
     def answer(path, query, headers):
@@ -337,7 +337,7 @@ def test_every_verdict_of_otlp_and_arrow():
 
 
 def test_every_verdict_of_uploads():
-    """What is uploaded must hold something; the format is told from the bytes, not said."""
+    """An upload must hold something; the server finds the format from the bytes, the sender does not name it."""
     problems, n = [], 0
     with cluster.AllInOne("--distributor.adhoc_max=1000") as server:
         for file, (kind, verdict, text) in golden.verdicts().items():

@@ -119,7 +119,7 @@ def test_from_one_to_another():
         f = config_file(folder, b=target(b.process.port, labels={"from": "a"}))
         with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
             assert a.ingest(b"main;f 3\nmain;g 4\n", name="text.cpu").status == 200
-            at = push.now_ns()  # of the one that is sent again: the same to the last byte
+            at = push.now_ns()  # of the push that is sent again: the same to the last byte
             send(a, "pprof", 30000000, "one", at, env="prod")
             heap = push.pprof(4096, time_ns=push.now_ns(), types=(
                 ("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"),
@@ -272,7 +272,7 @@ def test_rules_and_reload():
 
 def test_a_token_that_is_late():
     """401 is about the token, not about the push: it waits until the token is right. And a file that is
-    empty, as one that is being written, ends no target."""
+    empty because it is being written ends no target."""
     with tempfile.TemporaryDirectory() as folder, Fake(401, 401, 401) as old:
         f = config_file(folder, old=target(old.port, mode="ingest"))
         with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
@@ -294,7 +294,7 @@ def test_a_token_that_is_late():
 
 
 def test_full_spool():
-    """Nobody is there: the spool stays below its maximum, the oldest go, and that is counted."""
+    """The target is down: the spool stays below its maximum, the oldest pushes are dropped, and that is counted."""
     with tempfile.TemporaryDirectory() as folder:
         f = config_file(folder, b=target(cluster.free_port(), spool={"max_bytes": "1MiB"}))
         with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:

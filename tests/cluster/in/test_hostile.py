@@ -149,7 +149,7 @@ def status_kib(pid, name):
 
 
 class Others:
-    """Somebody who pushes small things all the time."""
+    """Another tenant, which sends small pushes all the time."""
 
     def __init__(self, server):
         self.server, self.sent, self.wrong, self.ends = server, 0, [], False
@@ -265,7 +265,7 @@ class Flood:
 
 def test_a_flood_of_pushes_is_its_own_problem():
     """While one tenant floods, each push of another is stored within ack_timeout (else it would be 503);
-    the flood is told 429 and when to come again, not 503, and what is taken of it is stored."""
+    the flood gets 429 with the time of its next try, not 503, and the pushes of it that are taken are stored."""
     # Without the default rate, which would end most of the flood before its bodies hold anything.
     with cluster.AllInOne("--tenancy.multi", f"--memory.limit={MEMORY}",
                           "--distributor.tenant-limits=false") as server:

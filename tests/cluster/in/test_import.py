@@ -205,7 +205,7 @@ def test_messages():
         r = post(body(write_request("lv", [(s + 4, [(1, 2)]), (s + 6, [(1, 3), (2, 4)])])), "1m")
         assert r.status == 200, r
         assert total(server, "lv", begin, begin + 60)[1] == {("main",): 5, ("main", "work"): 4}
-        # A series that stands there twice counts twice; not if its sender says that it is the same.
+        # A series that is written twice counts twice, unless its sender says that both are the same.
         for wid, want in (b"", 2), (b"0123456789abcdef", 1):
             message = body(write_request("tw" + str(want), [(s, [(2, 5)])], wid=wid, times=2))
             for stored in want, 0:
@@ -342,7 +342,7 @@ tenants:
 
 
 def test_forwarded():
-    """What is imported goes on to other servers, slot by slot, and once."""
+    """Imported data are forwarded to other servers, slot by slot, and once."""
     with cluster.AllInOne() as far, tempfile.TemporaryDirectory() as tmp:
         path = pathlib.Path(tmp) / "forward.yaml"
         path.write_text(f"targets:\n  far:\n    url: http://127.0.0.1:{far.writer.port}\n")

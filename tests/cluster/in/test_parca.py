@@ -149,7 +149,7 @@ INUSE = "memory:inuse_space:bytes:cpu:nanoseconds"
 
 
 def test_counters_of_the_scraper_become_growth():
-    """Parca in scraper mode sends counters of a process as they are: 1000, 1300, 1350 bytes since its
+    """Parca in scraper mode sends the raw counters of a process: 1000, 1300, 1350 bytes since its
     start are 350 bytes of growth, and a second process has its own."""
     with cluster.AllInOne() as s:
         begin = now_ns(120)

@@ -75,12 +75,12 @@ def rows():
         # old Go agents send what they sent before: the difference counts
         ("prev", "&spyName=gospy", [f"Content-Type: {MULTIPART}"],
          parts(profile=heap, prev_profile=before, sample_type_config=config), HEAP, 300),
-        # who proves what to a gateway: no matter here
+        # Credentials for a gateway have no effect here.
         ("bearer", rate, ["Authorization: Bearer some-token", f"Content-Type: {OCTETS}"],
          b"a 1\n", None, 10000000),
         ("basic", rate, ["authorization: Basic dXNlcjpwYXNz", f"Content-Type: {OCTETS}"],
          b"a 2\n", None, 20000000),
-        ("tenant", rate, ["X-Scope-OrgID: somebody", f"Content-Type: {OCTETS}"], b"a 3\n", None,
+        ("tenant", rate, ["X-Scope-OrgID: shop", f"Content-Type: {OCTETS}"], b"a 3\n", None,
          30000000),
         # a proxy repeats the header
         ("twice", "&format=groups" + rate, [f"Content-Type: {OCTETS}", f"Content-Type: {OCTETS}"],

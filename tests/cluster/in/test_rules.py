@@ -150,7 +150,7 @@ tenants:
 
 
 def test_tenants_are_not_made_without_end():
-    """A name that nobody had before is refused over ingester.tenants_max; those that are there go on."""
+    """A new name of a tenant is refused over ingester.tenants_max; existing tenants are served on."""
     with cluster.AllInOne("--tenancy.multi", "--ingester.tenants-max=3") as server:
         for name, want in (("a", 200), ("b", 200), ("c", 200), ("d", 429), ("a", 200), ("e", 429)):
             r = server.ingest(b"x;y 1\n", "s.cpu", {"X-Scope-OrgID": name}, sampleRate=0)
@@ -215,7 +215,7 @@ def test_stored_bytes():
 
 
 def test_distributors_share_limits():
-    """Distributors of one cluster divide limits by how many of them live, which nobody configures."""
+    """Distributors of one cluster divide limits by how many of them live; no option says that number."""
     if not replicated.available():
         print("     skip: no etcd")
         return
@@ -413,7 +413,7 @@ def test_what_is_in_force():
             assert r.status == 200, r
             return r.body.decode()
 
-        a, b, other = limits("team-a"), limits("team-b"), limits("somebody")
+        a, b, other = limits("team-a"), limits("team-b"), limits("unlisted")
         assert "ingestion_rate_mb: 8.0" in a and "usage_group: 'batch'" in a, a
         assert "max_profile_stacktrace_depth: 256" in b and "separator: '/'" in b, b
         assert "pod_template_hash" in a and "pod_template_hash" not in b

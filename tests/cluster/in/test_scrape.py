@@ -154,7 +154,7 @@ def test_growth_survives_a_store_that_failed():
 
 
 def test_growth_over_a_restart():
-    """A distributor that is stopped takes up where it was; one that is killed begins anew. In neither
+    """A distributor that was stopped continues where it was; a killed one begins from the start. In neither
     case is anything counted twice."""
     heap = Heap()
     with Site(heap.answer) as site:
@@ -209,7 +209,7 @@ def other_clock(**env):
 
 
 def test_growth_while_the_clock_is_put_back():
-    """What was stored last is of a time to come then: growth goes on at once, none is lost, none twice."""
+    """The last stored samples are in the future then: growth continues at once, none is lost, none counts twice."""
     heap = Heap()
     with Site(heap.answer) as site:
         config = Config(job("heap", ONLY_MEMORY, static_configs=[
@@ -464,7 +464,7 @@ def test_files_and_rules():
 
 
 def test_files_that_are_away():
-    """A file that is missing for a moment, or empty as one that is being written, changes nothing; and
+    """A file that is missing for a moment, or empty because it is being written, changes nothing; and
     nothing is left of the complaint once it is back, though it says what it said before."""
     heap = Heap()
     with Site(heap.answer) as site:
@@ -585,7 +585,7 @@ def test_kubernetes():
             assert sorted(services(server)) == ["shop/a-0", "shop/b-0", "shop/c-0"]
             until(lambda: total(server, "shop/a-0") > 0, True)
             until(lambda: state()["watches"], 1)
-            # Another job comes and goes: this one's watch is none of its business.
+            # A job that is added and removed leaves the watch of this job untouched.
             lists, mine = api.lists, json.loads(config.path.read_text())["scrape_configs"]
             config.put(*mine, job("more", ONLY_MEMORY, static_configs=[{"targets": ["127.0.0.1:1"]}]))
             until(lambda: len(found_all()), 4)
@@ -601,7 +601,7 @@ def test_kubernetes():
             for by_event in (True, False):
                 until(lambda: len(api.watchers), 1)
                 lists = api.lists
-                del api.objects[sorted(api.objects)[0]]  # nobody is told
+                del api.objects[sorted(api.objects)[0]]  # without an event to the watchers
                 api.expire(by_event)
                 until(lambda: api.lists > lists, True)
                 until(found, sorted(api.objects))
@@ -610,13 +610,13 @@ def test_kubernetes():
             api.objects["e"] = endpoint_slice("e", site.port, ["127.0.0.1"])
             api.expire(False)
             until(found, ["d", "e"])
-            api.site.server.shutdown()  # the API server is gone: what is known stays
+            api.site.server.shutdown()  # the API server is gone: the known targets stay
             time.sleep(1)
             assert found() == ["d", "e"]
 
 
 def test_bad_targets_do_not_harm_others():
-    """Dead, slow, huge, wrong, no pprof: each says what is wrong; a good one goes on."""
+    """Dead, slow, huge, wrong, no pprof: each says what is wrong; a good target is still scraped."""
     heap = Heap()
     hang = threading.Event()
 
@@ -627,7 +627,7 @@ def test_bad_targets_do_not_harm_others():
         if kind == "huge":
             return 200, (b"x" * 65536 for _ in range(100))
         if kind == "text":
-            return 200, b"hello, this is no profile"
+            return 200, b"hello, this is not a profile"
         return (302 if kind == "moved" else 500), b""
 
     kinds = {"slow": "", "huge": "more than 1048576 bytes", "text": "", "moved": "302", "broken": "500"}

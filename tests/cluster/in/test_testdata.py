@@ -13,7 +13,7 @@ def push(server, row, service):
     body = golden.read(row["path"])
     name = service if row["format"].startswith("pprof") else service + ".cpu"
     more = {"format": "pprof"} if row["format"].startswith("pprof") else {}
-    # Folded counts are samples: sampleRate=0 keeps them as they are.
+    # Folded counts are samples: sampleRate=0 keeps them unchanged.
     return server.ingest(body, name, sampleRate=0, **more)
 
 

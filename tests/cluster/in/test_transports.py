@@ -146,7 +146,7 @@ def finish(problems, n):
 
 
 def test_ingest():
-    """trie, tree, speedscope, the old pprof formats: as they are."""
+    """trie, tree, speedscope and the old pprof formats, sent unchanged."""
     problems, n = [], 0
     with cluster.AllInOne() as server:
         for i, row in enumerate(r for r in rows_of("ingest") if r["format"] in FORMATS):

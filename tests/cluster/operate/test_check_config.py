@@ -137,7 +137,7 @@ def test_all_at_once():
 
 
 def test_taken_otherwise_than_said():
-    """A start goes on with these, and says so; check-config too."""
+    """A start continues with these, and says so; check-config does, too."""
     options = ("--memory.limit=1", "--retention.10s=5d", "--retention.1m=1d", "--retention.10m=2d")
     for binary in (ALL, "embertree-ingester", "embertreectl"):
         alone = () if binary != "embertree-ingester" else ("--cluster.ingesters=tcp://127.0.0.1:1",

@@ -89,26 +89,26 @@ def test_without_the_key_nothing_works_and_that_is_said():
                     ([f"--cluster.key-file={keys / 'other'}"], "key", ["theirs ("]),
                     ([], "unsealed", ["never answered"])):
                 before = dropped(ingester, reason)
-                stranger = cluster.Process(
+                outsider = cluster.Process(
                     "embertree-querier", f"--querier.listen=tcp://127.0.0.1:{cluster.free_port()}",
                     addr, *own, *fast())
                 try:
-                    stranger.start(wait=False)
-                    wait("the stranger serves http", lambda: alive(stranger))
+                    outsider.start(wait=False)
+                    wait("the querier without the cluster's key serves http", lambda: alive(outsider))
                     wait("it knocked", lambda: dropped(ingester, reason) > before + 15)
                     want = [addr.split("=")[1], "is down", *words]
                     wait(f"{want} in /readyz", lambda: all(
-                        word in stranger.get("/readyz").body.decode() for word in want))
-                    assert stranger.get("/readyz").status == 503
+                        word in outsider.get("/readyz").body.decode() for word in want))
+                    assert outsider.get("/readyz").status == 503
                     api = cluster.Api()
-                    api.reader = stranger
+                    api.reader = outsider
                     r = api.render(QUERY)
                     assert r.status in (503, 504) and b"flamebearer" not in r.body, r
                     # A whole labels query, too: not a byte of what is stored.
                     r = api.connect("LabelValues", {"name": "service_name", **api.range_ms()})
                     assert r.status >= 500 and b"shop" not in r.body, r
                 finally:
-                    stranger.cleanup()
+                    outsider.cleanup()
             wait("the log", lambda: said(ingester, "level=warn",
                                          "refused frames of a peer without our cluster key"))
             lines = [l for l in ingester.whole_log().splitlines() if "refused frames" in l]
@@ -179,13 +179,13 @@ def test_keys_rotate_while_frames_flow():
                             "cluster keys read again") > count)
                     time.sleep(0.3)
                 acked, read = load.acked, load.read
-                wait("it goes on", lambda: load.acked > acked + 20 and load.read > read + 5)
+                wait("pushes and reads continue", lambda: load.acked > acked + 20 and load.read > read + 5)
             assert not load.wrong, load.wrong[:3]
             assert total(server) == (load.acked + 1) * 10_000_000
             for p in server.processes:
                 for reason in REASONS:
                     assert dropped(p, reason) == 0, (p.binary, reason)
-            # A file that cannot be used leaves the keys as they are.
+            # A file that cannot be used leaves the keys unchanged.
             write(keys / "ingester", key("open"), mode=0o644)
             ingester = server.by_role["ingester"]
             wait("a warning", lambda: said(ingester, "level=warn", "0644", "chmod 0600"))
@@ -224,7 +224,7 @@ def test_a_running_cluster_gets_a_key():
                     for other in server.processes:
                         other.wait_ready()
                     push()
-            wait("nobody sends unsealed frames", lambda: quiet(server))
+            wait("no process sends unsealed frames", lambda: quiet(server))
 
 
 def quiet(server):

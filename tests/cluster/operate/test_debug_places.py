@@ -1,5 +1,5 @@
-"""Profiles on demand cost a place each, and by default need no token: no caller takes the places of the others or of the operator,
-and one that goes away gives its place back."""
+"""Profiles on demand cost a place each, and by default need no token: no caller takes the places of the
+others or of the operator, and a caller that goes away gives its place back."""
 import http.client
 import os
 import sys

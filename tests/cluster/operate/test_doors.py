@@ -1,6 +1,6 @@
-"""Who may come in, over the list of all routes (common/role/core/doors.c): by which name the server is called, and for which
-page a browser sends a request. What these tests do is what a browser does after DNS rebinding, or for a page of another
-site; no browser is run.
+"""Which requests are admitted, over the list of all routes (common/role/core/doors.c): by which name the
+server is called, and for which page a browser sends a request. What these tests do is what a browser
+does after DNS rebinding, or for a page of another site; no browser is run.
 """
 import os
 import pathlib
@@ -35,7 +35,7 @@ def send(server, method, path, **headers):
 
 
 def test_names():
-    """A server on loopback is called by local names; all else is told what to do."""
+    """A server on loopback is called by local names; a request by another name gets a text that says what to do."""
     with cluster.AllInOne(*("--http.hosts=profiles.example.com,*.apps.example.com",)) as server:
         server.ingest(b"a;b 1\n", name="a.cpu")
         port = server.process.port

@@ -212,7 +212,7 @@ def test_lint():
 
 
 def test_kubernetes_knows_every_field():
-    """Each object is one that Kubernetes and the Prometheus operator take, without a field they do not know."""
+    """Kubernetes and the Prometheus operator accept each object; no object has a field they do not know."""
     folder = helm_bed.packages()
     if not folder or not shutil.which("node"):
         assert not os.environ.get("CI"), "no packages of npm or no node, and CI does not skip"
@@ -365,7 +365,7 @@ def test_rules_for_zones_and_updates():
 
 
 def test_rules_for_copies():
-    """Who leads is asked of etcd at its pods' names; an ingester says who and where it is."""
+    """Leaders are read from etcd at the names of its pods; an ingester has a node name and a zone of its own."""
     objects = manifests("distributed-etcd")
     etcd = etcd_of(objects)
     pods = [f"r-embertree-etcd-{i}" for i in range(etcd["spec"]["replicas"])]
@@ -492,7 +492,7 @@ def test_secrets_are_made_once():
 
 def test_changes_that_would_hide_data_are_refused():
     """Each change of what is fixed when a release is made, against the objects of that release."""
-    rows = [  # as it was installed; what is changed; what the text must say
+    rows = [  # installed values; changed values; the text that must be said
         ({}, {"mode": "distributed"}, "set mode=monolithic|Keep mode=monolithic"),
         (ETCD, {"mode": "monolithic"}, "Set mode=distributed"),
         (ETCD, {"cluster": LIST}, "Set cluster.coordination=etcd"),
@@ -514,7 +514,7 @@ def test_changes_that_would_hide_data_are_refused():
         assert same.returncode == 0, (was, same.stderr)
         r = template(was | change, there=there, check=False)
         assert r.returncode != 0 and any(w in r.stderr for w in words.split("|")), (was, change, r.stderr, r.stdout[:300])
-    # What may change does, and another release's objects are none of ours.
+    # Values that may change do so, and the objects of another release are not compared.
     there = made(rendered(ETCD))
     assert template(ETCD | {"ingester": {"replicas": 5}}, there=there).returncode == 0
     for m in there:
@@ -537,7 +537,7 @@ def test_keys_come_in_two_updates():
 
 
 def test_defaults_are_safe():
-    """What a values file leaves out: three copies, keys, certificates, ports closed to strangers."""
+    """What a values file leaves out: three copies, keys, certificates, ports closed to unauthenticated peers."""
     objects = rendered(ETCD)
     for w in workloads(objects):
         told = yaml.safe_load(config_file(objects, w))["cluster"]
@@ -632,7 +632,7 @@ class Pods:
                     path.chmod(0o440)
 
     def inside(self, workload, i, *command):
-        """What somebody types inside a pod."""
+        """Runs a command that an operator types inside a pod."""
         env = self.environment(workload, i)
         url = env["EMBERTREE_URL"].replace(":4040", f":{self.http[workload['metadata']['name'], i]}")
         return subprocess.run(
@@ -727,7 +727,7 @@ def test_pods_work_with_everything():
 
 
 def check_admin(pods):
-    """`kubectl exec` of embertreectl, and nobody without the token."""
+    """`kubectl exec` of embertreectl works, and nothing does without the token."""
     for w in workloads(pods.objects):
         said = pods.inside(w, 0, "embertreectl", "cluster", "status")
         assert said.returncode < 2 and "12 shards" not in said.stderr and "leader" in said.stdout, said
@@ -823,7 +823,7 @@ def printed_commands():
 
 
 def test_the_printed_lines_work():
-    """The image that the README builds and pushes is the one that the pods of its next line want."""
+    """The image that the README builds and pushes is the image that the pods of its next line want."""
     lines = printed_commands()
     assert [words[:2] for words in lines[:3]] == [["make", "image"], ["helm", "install"], ["helm", "install"]], lines
     images = set()

@@ -78,7 +78,7 @@ def test_without_tokens(w):
             assert "own machine" in text and "http.admin_token_file" in text, (path, text)
             status, text = s.ask("POST", path, Authorization=f"Bearer {TOKEN}")
             assert status == 403, (path, status, text)  # there is no token that could be right
-        assert s.ask("GET", "/api/v1/ledger")[0] == 200  # looking is for everybody
+        assert s.ask("GET", "/api/v1/ledger")[0] == 200  # every caller may read
         for header in (None, "X-Forwarded-For", "X-Real-IP", "X-Forwarded-Host"):  # as a proxy on the machine does
             flags = ["-H", f"{header}: 192.0.2.1"] if header else []
             said = subprocess.run(w.inside("server", ["curl", "-s", "-X", "POST", *flags,

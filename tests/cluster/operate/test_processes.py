@@ -165,7 +165,7 @@ def test_second_signal_ends_at_once():
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
             s.sendall(b"POST /ingest?name=a.cpu HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\na")
             until = time.monotonic() + 60
-            while server.process.metric("embertree_http_requests_in_flight") < 2:  # it, and who asks
+            while server.process.metric("embertree_http_requests_in_flight") < 2:  # with this request
                 assert time.monotonic() < until
             server.process.child.send_signal(signal.SIGTERM)
             while takes_requests(server.process):  # two that come at once are one
@@ -289,7 +289,7 @@ def test_check_config():
         code, text = check_config(*said, "--http.listen=0.0.0.0:1", f"--cluster.key_file={wrong}/none")
         assert code == 1 and text.count("\n") == len(said) + 1 and "--http.insecure-open" in text, text
         assert f"there is no file {wrong}/none" in text, text
-        # The tenant of a job is none where there is one only: what depends on other options.
+        # A job may name a tenant only with tenancy.multi: a check that depends on another option.
         path.write_text("scrape_configs: [{job_name: a, tenant: b}]\n")
         code, text = check_config(f"--distributor.scrape_config_file={path}")
         assert code == 1 and "tenancy.multi" in text, text
@@ -333,7 +333,7 @@ def test_full_disk_is_refused_and_said():
                 said = r.body.decode()
         r = server.ingest(FOLDED, "shop.cpu")
         assert r.status == 503 and r.headers["Retry-After"] and b"disk reserve" in r.body, r
-        assert server.render(selector("shop")).status == 200  # reading goes on
+        assert server.render(selector("shop")).status == 200  # reads continue
         assert server.process.stop() == 0
     finally:
         server.process.cleanup()

@@ -25,7 +25,7 @@ def done(code=0, text="", error=""):
     json.dump(play, open(path, "w"))
     sys.stdout.write(text); sys.stderr.write(error); sys.exit(code)
 def tick():
-    for name, pod in play["pods"].items():  # the controller makes the pod anew, the kubelet readies it
+    for name, pod in play["pods"].items():  # the controller makes the pod again, the kubelet readies it
         if pod["away"]:
             pod["away"] -= 1
             if pod["away"] == 0:
@@ -48,7 +48,7 @@ if args[0] == "get":
     object = objects[args[2]]
     template = args[-1].partition("jsonpath=")[2]
     if object.get("away", 0) > 1:
-        done()  # gone, not yet made anew
+        done()  # gone, not yet made again
     done(text=answer(object, template))
 if args[:2] == ["create", "--raw"]:
     body = json.load(sys.stdin)
@@ -116,7 +116,7 @@ def test_stops_at_the_first_that_is_not_ready():
     r = play.run("r")
     assert r.returncode == 1 and "r-embertree-ingester-b-1 is not ready" in r.stderr, r
     assert play.now()["evicted"] == ALL[:3], play.now()
-    # Again while it is still not ready: nobody else goes.
+    # Again while it is still not ready: no other pod is evicted.
     r = play.run("r")
     assert r.returncode == 1 and play.now()["evicted"] == ALL[:3], r
 

@@ -1,4 +1,4 @@
-"""`make run`: starts, says where it is, and ends with everything it started, however it is told to."""
+"""`make run`: starts, says where it is, and ends with everything it started, by whatever signal."""
 import contextlib
 import os
 import pathlib
@@ -127,7 +127,7 @@ def test_server_that_cannot_start():
                    DATA=first.folder.name + "/other", DEMO="0", SELF="0")
         r = subprocess.run(["deploy/run"], cwd=cluster.ROOT, env=env, capture_output=True,
                            timeout=90)
-        # The port answers /readyz, but it is somebody else's.
+        # The port answers /readyz, but another process has it.
         assert r.returncode != 0 and b"in use" in r.stderr, r
         assert b"is running" not in r.stdout, r
         first.child.send_signal(signal.SIGTERM)

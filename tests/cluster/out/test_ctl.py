@@ -323,7 +323,7 @@ def test_server_side():
         refused(server, "admin", "bogus", says="want status")
         assert "(everything)" in ok(server, "space")
         assert "bytes" in json.loads(ok(server, "space", "--json"))
-        # Delete: nobody is asked without a terminal; a dry run deletes nothing; then it does.
+        # Delete: without a terminal there is no question; a dry run deletes nothing; then it does.
         refused(server, "delete", "shop", says="standard input is not a terminal")
         refused(server, "delete", says="which service?")
         refused(server, "delete", "shop", "--all", "--yes", says="--all")
@@ -628,7 +628,7 @@ def test_tls():
                 assert time.monotonic() < until and server.child.poll() is None, server.tail()
                 time.sleep(0.1)
             refused(url, "services", says="--tls-ca FILE names who signed")
-            ok(url, "services", "--tls-ca", f"{folder}/cert", code=1)  # there are none
+            ok(url, "services", "--tls-ca", f"{folder}/cert", code=1)  # no service is stored
             ok(url, "services", "--insecure", code=1)
             # The name in the certificate counts.
             refused(f"https://127.0.0.1:{server.port}", "services", "--tls-ca", f"{folder}/cert",

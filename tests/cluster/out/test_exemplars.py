@@ -1,5 +1,5 @@
 """Spans, traces and single profiles, from a push to the answer: the samples under an id come back,
-exactly, from every route that takes one; the series has them all the same."""
+exactly, from every route that takes one; the series contains them as well."""
 import collections
 import gzip
 import json
@@ -261,7 +261,7 @@ def test_names_over_the_cap():
         assert 85 <= known <= 98 and over > total * unit // 2
         assert int(reply.headers["X-Embertree-Overflow"]) == over
         assert server.process.metric("embertree_ingester_dictionary_overflow_total") == 600 - known
-        # What is known is told apart as before; another service is not touched.
+        # Known stacks are still told apart; another service is not touched.
         assert server.ingest(b"main;known;f0_0 1000\n", "wild.cpu", format="").status == 200
         assert server.ingest(b"a;b 1\n", "tame.cpu", format="").status == 200
         after = cluster.leaves(server.render(CPU + '{service_name="wild"}').json()["flamebearer"])
@@ -356,7 +356,7 @@ def test_plain_pushes():
             dashes = "-".join(one["profileId"][a:b]
                               for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
             assert merge(server, profileIdSelector=[dashes.upper()]) == opened
-            # An id that nobody made.
+            # An id that does not exist.
             fake = one["profileId"][:-1] + ("0" if one["profileId"][-1] != "0" else "1")
             assert merge(server, profileIdSelector=[fake]) == {}
             # As a series, in groups, and below a call site.

@@ -1,6 +1,6 @@
 """Questions that ask for much: bombs of regexes, a million matchers, a hundred years in milliseconds, a
 hundred thousand groups, thousands at once. Each is answered in bounded time and memory, and another
-tenant is served all the while, always with what is his."""
+tenant is served all the while, always with its own data."""
 import json
 import os
 import pathlib
@@ -165,7 +165,7 @@ def status_kib(pid, name):
 
 
 class Quiet:
-    """Another tenant, who asks small things all the time, and knows the answers."""
+    """Another tenant, which asks small questions all the time, and knows the answers."""
 
     def __init__(self, server):
         self.server, self.times, self.wrong, self.ends = server, [], [], False
@@ -237,7 +237,7 @@ def check(server, question, problems):
 
 
 def flood(server, paths):
-    """All at once, on a connection each: how often which status came. b"" is none."""
+    """All at once, on a connection each: how often which status came; b"" stands for no status."""
     sel, counts, left = selectors.DefaultSelector(), {}, 0
     for i in range(AT_ONCE):
         s = socket.create_connection(("127.0.0.1", server.process.port), timeout=60)

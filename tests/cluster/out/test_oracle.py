@@ -72,7 +72,7 @@ def ask_series(world):
     a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
     if (a.end - a.start) // step > 5000:
         return False
-    group_by = a.rng.choice([[], ["pod"], ["env"], ["service_name", "region"], ["nobody"]])
+    group_by = a.rng.choice([[], ["pod"], ["env"], ["service_name", "region"], ["absent"]])
     points = (a.end - a.start) // step
     rows = [r for r in world.oracle.rows if r.kind == a.kind
             and all(m.matches(r.labels) for m in a.matchers)]
@@ -91,7 +91,7 @@ def ask_series(world):
     reply = a.connect("SelectSeries", step=step / 1000, groupBy=group_by)
     got = {tuple(sorted((p["name"], p["value"]) for p in s.get("labels", []))):
            {int(p["timestamp"]): p["value"] for p in s["points"]} for s in reply.get("series", [])}
-    if spread:  # half a unit at an edge is none
+    if spread:  # half a unit at an edge is not in the answer
         want = {g: at for g, at in want.items() if g in got or sum(at.values()) >= 1}
     assert set(got) == set(want), (a, step, group_by, set(got) ^ set(want))
     for group, at in want.items():
@@ -113,7 +113,7 @@ def ask_series_below(world):
     step = a.rng.choice([10_000, 15_000, 20_000, 60_000, 600_000, 3_600_000, DAY_MS])
     a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
     points = (a.end - a.start) // step
-    by = a.rng.choice([None, "pod", "env", "nobody"])
+    by = a.rng.choice([None, "pod", "env", "absent"])
     mean = a.rng.random() < 0.5
     if mean and step % 10_000:
         step = 10_000  # points of whole pushes are points of whole leaves
@@ -172,7 +172,7 @@ def ask_heatmap(world):
     a = Ask(world)
     step = a.rng.choice([10_000, 15_000, 60_000, 600_000, 3_600_000, DAY_MS])
     a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
-    group_by = a.rng.choice([[], ["pod"], ["env"], ["service_name", "region"], ["nobody"]])
+    group_by = a.rng.choice([[], ["pod"], ["env"], ["service_name", "region"], ["absent"]])
     points = (a.end - a.start) // step
     if points > 5000:
         return False
@@ -261,7 +261,7 @@ def ask_labels(world):
     rows = [r for r in world.oracle.rows if all(m.matches(r.labels) for m in matchers)]
     when = {"start": str(world.now - 6 * DAY_MS), "end": str(world.now + DAY_MS),
             "matchers": [oracle.selector(matchers)]}
-    name = world.rng.choice(["pod", "env", "region", "service_name", "nobody"])
+    name = world.rng.choice(["pod", "env", "region", "service_name", "absent"])
     r = world.server.connect("LabelValues", {"name": name, **when})
     want = sorted({r.labels[name] for r in rows if name in r.labels})
     assert r.json().get("names", []) == want, (matchers, name, r)

@@ -468,7 +468,7 @@ def test_stats():
         assert s["dataIngested"] is True
         oldest, newest = int(s["oldestProfileTime"]), int(s["newestProfileTime"])
         assert began_ms - 60000 <= oldest <= newest <= time.time() * 1000 + 1000, s
-        assert ok("GetProfileStats", {}, way, {"X-Scope-OrgID": "nobody"}) == {}
+        assert ok("GetProfileStats", {}, way, {"X-Scope-OrgID": "absent"}) == {}
 
 
 def test_analyze():

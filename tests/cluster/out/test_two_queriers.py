@@ -40,7 +40,7 @@ def test_background_queries():
             assert a["async"] == {"requestId": id_, "status": "ASYNC_QUERY_STATUS_SUCCESS"}, a
             assert a["flamegraph"] == plain
             assert ask(other, "u", **{"async": {"requestId": id_}})["code"] == "not_found"
-        second.stop()  # what it found is told by the other one
+        second.stop()  # the other querier answers with what this one found
         assert ask(first, "t", **{"async": {"requestId": id_}})["flamegraph"] == plain
 
 

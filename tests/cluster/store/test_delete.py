@@ -19,7 +19,7 @@ import replicated
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
 TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
 FAST = ["--ingester.seal-delay=0ms", "--selfprof.enabled=false"]
-GUARD_S = 10  # as long as one may be that is told to be too short
+GUARD_S = 10  # the longest guard that is still reported as too short
 AT_ONCE = "--ingester.delete-guard=0ms"  # the same again is new at once
 
 
@@ -100,7 +100,7 @@ def test_bad_requests():
         assert delete(server, query='{pod="a"}', confirm='{pod="a"}', from_="now",
                       until="now-1h").status == 400
         assert delete(server, query='{pod="a"}', confirm='{pod="a"}', id="x" * 65).status == 400
-        assert delete(server, all="1", confirm="nobody").status == 400
+        assert delete(server, all="1", confirm="absent").status == 400
         assert delete(server, tenant="a|b", all="1", confirm="a").status == 400
         assert server.reader.get("/api/v1/delete").status in (404, 405)
         # A page of another site cannot use a browser's way to this server.
@@ -186,7 +186,7 @@ def test_tenants():
 def test_same_again():
     """What was deleted and comes again may be a late copy: it is refused, also after kill -9, and says
     for how long; then it is taken, once. So is the import of a file, which waits. What was not
-    deleted, and what is new, is taken all the while. A guard as short as this one is told at the start."""
+    deleted, and what is new, is taken all the while. The start warns of a guard as short as this one."""
     with cluster.AllInOne("--tenancy.multi=true", f"--ingester.delete-guard={GUARD_S}s", *FAST) as server, \
             tempfile.TemporaryDirectory() as tmp:
         assert "delete_guard is not longer than distributor.ack_timeout" in server.process.whole_log()
@@ -242,8 +242,8 @@ def test_same_again():
 
 
 def test_kill():
-    """kill -9 while purging, again and again: no answer ever shows a deleted sample, none loses one
-    that was not."""
+    """kill -9 while purging, again and again: no answer ever shows a deleted sample or lacks a sample
+    that was not deleted."""
     rng = random.Random(SEED)
     print(f"SEED={SEED}", flush=True)
     process = cluster.AllInOne(*FAST)

@@ -48,7 +48,7 @@ def wait_done(server, behind=0, limit_s=180):
 
 
 def wait_told(c, words, limit_s=180):
-    """By the command. While a round begins, who has not yet said that it has nothing left counts as well."""
+    """Waits for these words of the command. While a round begins it also counts each copy that has not yet reported."""
     until = time.monotonic() + limit_s
     while True:
         told = subprocess.run([cluster.BIN / "embertreectl", "deletes", "--server", f"http://127.0.0.1:{c.reader.port}"],

@@ -1,7 +1,7 @@
 """kill -9 at random moments under load: every push that got its 200 is there exactly once.
 
 First several all-in-one processes side by side, each on a folder of its own. One life of a process: start,
-push from several threads, kill -9 at a random moment (now and then during the start itself). Every
+push from several threads, kill -9 at a random moment (sometimes during the start itself). Every
 push has a stack of its own, so that after each restart presence and count of every single one can
 be checked with one query. Pushes go to several minutes of the past and the seal delay is nothing,
 so that sealing, late data and writes are all cut in the middle. A push without an answer is retried

@@ -1,7 +1,7 @@
-"""The loss ledger of a real server: through pushes, repeats, kill -9, deletes and restarts what
-came in is what is there; and a row that is taken out of the database behind its back is noticed,
-counted and named, by the server, by the command line and by fsck. A person may accept it: then it
-is told for ever, and only the next one is a difference.
+"""The loss ledger of a real server: through pushes, repeats, kill -9, deletes and restarts the
+stored sums equal the accepted sums. A row that is taken out of the database behind its back is
+noticed, counted and named, by the server, by the command line and by fsck. An operator may accept
+the difference: it is then reported as accepted permanently, and only a later loss is a difference.
 """
 import concurrent.futures
 import json
@@ -72,10 +72,10 @@ def ctl(server, *options, command=("ledger",)):
 
 
 def accept(server, found):
-    """A person takes what differs as it is."""
+    """An operator accepts the difference."""
     done = ctl(server, command=("ledger", "accept"))
     assert done.returncode == 2 and "--reason" in done.stderr, done
-    done = ctl(server, "--reason", "shelf 3 burnt", "--who", "ann", "--tenant", "nobody",
+    done = ctl(server, "--reason", "shelf 3 burnt", "--who", "ann", "--tenant", "absent",
                command=("ledger", "accept"))
     assert done.returncode == 0 and "Nothing differs" in done.stdout, done
     reply = server.reader.post("/api/v1/ledger/accept", b"", {"Origin": "http://evil.example"},
@@ -180,8 +180,8 @@ def accept_in(c, who):
 
 
 def test_leader_dies():
-    """What was accepted is accepted wherever a shard goes; what was not sure to be may be asked for
-    again, and is told once."""
+    """What was accepted is accepted wherever a shard goes; an acceptance whose result is unknown may be asked
+    for again, and is reported once."""
     if not replicated.available():
         print("SKIPPED: etcd-server is not installed", flush=True)
         return
@@ -214,7 +214,7 @@ def test_leader_dies():
             time.sleep(float(os.environ.get("KILL_AFTER_S", "0.01")))
             c.leader_of(0).process.kill()
             done = asked.result()
-        print(f"the leader died while somebody accepted: {'done' if done else 'refused'}")
+        print(f"the leader died during an acceptance: {'done' if done else 'refused'}")
         until = time.monotonic() + 120
         while not accept_in(c, "ben"):  # the new leader's auditor has to find it first
             assert time.monotonic() < until
@@ -225,7 +225,7 @@ def test_leader_dies():
         missing = sum(x["missing"] for x in told)
         assert missing > 0, answer
         c.leader_of(1)
-        for node in c.nodes.values():  # and by those who only heard of it
+        for node in c.nodes.values():  # and by the nodes that only received the entry
             if node.process.child.poll() is not None:
                 node.process.start()
         c.wait_whole()

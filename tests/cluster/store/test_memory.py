@@ -145,7 +145,7 @@ def worker(port, what, make, tally, until, seed):
 
 
 def many_series(rng):
-    """Small pushes, each with a label set nobody has seen."""
+    """Small pushes, each with a new label set."""
     name = f"wide.cpu{{pod=p{rng.getrandbits(48):x},zone=z{rng.randrange(5)},v={rng.randrange(9)}}}"
     body = "\n".join(f"main;f{rng.randrange(300)};g{rng.randrange(300)} {rng.randrange(1, 99)}"
                      for _ in range(20))

@@ -117,22 +117,22 @@ def main():
             def test_wrong_secret():
                 text = s3_client(server, S3_SECRET="wrong").refused("ERR_CONFIG", "size", "a/big")
                 assert "403" in text and "wrong" not in text, text
-                text = s3_client(server, S3_BUCKET="nobody").refused("ERR_CONFIG", "put", "x",
+                text = s3_client(server, S3_BUCKET="absent").refused("ERR_CONFIG", "put", "x",
                                                                      data=b"1")
                 assert "NoSuchBucket" in text, text
 
             def test_what_to_do_is_said():
-                for hint, env in (("make the bucket", {"S3_BUCKET": "nobody"}),
+                for hint, env in (("make the bucket", {"S3_BUCKET": "absent"}),
                                   ("the clock of this machine", {"S3_SKEW_MS": "3600000"}),
                                   ("the clock of this machine", {"S3_SKEW_MS": "-3600000"}),
-                                  ("a key that is known there", {"S3_KEY": "nobody"}),
+                                  ("a key that is known there", {"S3_KEY": "absent"}),
                                   ("the secret key the access key's", {"S3_SECRET": "wrong"})):
                     text = s3_client(server, **env).refused("ERR_CONFIG", "put", "said", data=b"1")
                     assert hint in text, (env, text)
                     assert server_secret not in text, text
 
             def test_keys_change():
-                """One handle, and a file of keys that is written anew under it, that is gone for a
+                """One handle, and a file of keys that is rewritten under it, that is gone for a
                 moment, half written, wrong."""
                 keys = os.path.join(folder, "keys")
 
@@ -169,8 +169,8 @@ def main():
                 s3_client(server, S3_KEYS_FILE=keys).refused("ERR_CONFIG", "size", "turned")
 
             def test_a_server_says_it():
-                """Wrong keys are known from the start, not when the first data are old enough; who serves
-                goes on, and nobody restarts anything when they are right."""
+                """Wrong keys are known from the start, not when the first data are old enough. A server
+                that runs serves on, and needs no restart when the keys are right."""
                 keys = os.path.join(folder, "server-keys")
                 with open(keys, "w", encoding="ascii") as f:
                     f.write(f"{s3_server.KEY}\nwrong\n")

@@ -1,6 +1,6 @@
 """A bucket behind TLS whose certificate a private CA signed: taken with the file of that CA; with
 another CA, without any, past its time or under another name it is refused with a text that says
-what to do, and nothing is sent. A server goes on meanwhile, and uses the bucket again once the
+what to do, and nothing is sent. A server continues meanwhile, and uses the bucket again once the
 certificate is renewed.
 
 The S3 server of tests/s3 with Python's TLS in front. Needs Node, npm and openssl; else skipped.
@@ -30,12 +30,12 @@ def openssl(*args, cwd):
 
 
 def certificates(folder):
-    """ca.pem, other-ca.pem; of the first one good, expired and stranger (another name)."""
+    """ca.pem, other-ca.pem; signed by the first one: good, expired and misnamed (another name)."""
     for ca in ("ca", "other-ca"):
         openssl("req", "-x509", *EC, "-days", "2", "-subj", f"/CN={ca} of the test",
                 "-keyout", f"{ca}.key", "-out", f"{ca}.pem", cwd=folder)
     for i, (name, days, alt) in enumerate((("good", 2, "IP:127.0.0.1"), ("expired", -1, "IP:127.0.0.1"),
-                                           ("stranger", 2, "DNS:bucket.example"))):
+                                           ("misnamed", 2, "DNS:bucket.example"))):
         (folder / "ext").write_text(f"subjectAltName={alt}\n")
         openssl("req", *EC, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", "req.pem",
                 cwd=folder)
@@ -130,7 +130,7 @@ def run(folder, front):
                 ("good", "other-ca", "the file of CAs must contain the CA that signed it"),
                 ("good", None, "a private CA must be named"),
                 ("expired", "ca", "the server needs a new certificate, or this machine the right clock"),
-                ("stranger", "ca", "the address has to name the server as its certificate does"),
+                ("misnamed", "ca", "the address has to name the server as its certificate does"),
                 ("good", "not-there", "not-there.pem")):
             front.show(shown)
             before = front.passed

@@ -1,4 +1,4 @@
-"""GET /api/v1/space: rows by owner add up to the files on disk, and a tenant is told its own only."""
+"""GET /api/v1/space: rows by owner add up to the files on disk, and a tenant sees its own only."""
 import os
 import random
 import sys

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stored profile, its meta, and a message of the service, as anybody may have written them. What
+ * A stored profile, its meta, and a message of the service, with any bytes in them. What
  * can be read can be shown, in all forms, with the same total.
  */
 #include "common/base/compress/compress.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrow streams as parca-agent sends them, v2, all the way into checked pushes; what is left of a
- * stream that is none of that is still read cell by cell. Small limits, so that they are met.
+ * Arrow streams as parca-agent sends them, v2, all the way into checked pushes. Then
+ * the same bytes are read cell by cell, whatever their schema. Small limits, so that they are met.
  */
 #include "distributor/parca/arrow/arrow.h"
 #include "distributor/parca/parca_labels.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A body of POST /api/v1/import: any bytes are refused with a text, or every message of it becomes
- * one that the ingester takes, and pushes of the same sums. The first byte picks the level.
+ * a message that the ingester takes, and pushes of the same sums. The first byte picks the level.
  */
 #include "common/model/slot.h"
 #include "distributor/api/import_push.h"

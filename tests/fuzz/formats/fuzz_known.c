@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pprof decoded by what is known of its service is the pprof decoded from nothing: rows, what was
- * left out, errors, exemplars. Two kinds of input:
+ * A pprof decoded with the cache of its service equals the pprof decoded without one: rows, counts
+ * of left-out data, errors, exemplars. Two kinds of input:
  *
  *   any other first byte              the body as it is, with 1 MiB to know in, twice
  *   01 seed size (u16 offset, u8 xor) ...   good bodies of the generator one after the other, as

@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(e.code == ERR_CONFIG);
         return 0;
     }
-    check(overrides_policy(o, STR("nobody")), &c, &l);
+    check(overrides_policy(o, STR("unlisted")), &c, &l);
     check(overrides_policy(o, STR("team-a")), &c, &l);
     overrides_free(o);
     return 0;

@@ -2,7 +2,7 @@
  *
  * Files of a spool as a crash or a disk may leave them: the first byte says how many bytes (times
  * eight) are the position file, the rest is a segment. Whatever it is, the spool opens, gives
- * whole records, and goes on working.
+ * whole records, and continues to work.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * HTTP/2 from one connection through everything but the socket. The first byte chooses: the rest
- * is the connection's bytes as they are (behind the preface, or instead of it), or a list of frames
+ * is the connection's bytes, unchanged (behind the preface, or instead of it), or a list of frames
  * {type, flags, stream, length, payload} which get lengths that are right, so that the bytes lead
  * further in. Handlers reply at once, later, in pieces, or break off; the client takes replies in
  * portions.

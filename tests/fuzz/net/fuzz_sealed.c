@@ -5,7 +5,7 @@
  * key: raw bytes, true frames of the wire with a byte changed, true ones again. The others seal the
  * bytes as a peer with the key would, so that what is behind the tag sees them as well: sealed
  * nonsense, and frames that say another thing than their envelope. A counter watches that no
- * request is served that nobody with the key made.
+ * request is served unless a holder of the key made it.
  */
 #include "common/base/mem.h"
 #include "common/base/rd.h"
@@ -245,7 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rpc_bed_sleep(&s.bed, 250);
     CHECK(s.ended == s.called);
     CHECK(s.served <= s.called); /* tickets are for one address: ours by hand gets nothing served */
-    CHECK(rpc_peer_up(s.to_us)); /* and nobody was cut off by it */
+    CHECK(rpc_peer_up(s.to_us)); /* and no peer was cut off by it */
     rpc_mem_tap(s.bed.net, NULL, NULL);
     vec_for (i, &s.kept)
         xfree((void *)(uintptr_t)s.kept.ptr[i].ptr);

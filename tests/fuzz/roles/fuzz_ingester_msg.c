@@ -33,7 +33,7 @@ static void fuzz_write(struct str payload, bool told)
         CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
     } else {
         CHECK(m.write.tenant.len > 0 && m.write.service.len > 0 && m.write.len > 0);
-        /* What is told is checked where it is staged; it may say anything, but not harm. */
+        /* Delta writes are checked where they are staged; they may say anything, but not harm. */
         if (told)
             CHECK(dict_told_check(m.write.told, &e) == 0 || e.code == ERR_INPUT);
         else
