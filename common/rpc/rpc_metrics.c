@@ -38,7 +38,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_FUNCTIONS] = "functions",
         [RPC_DOC] = "doc",
         [RPC_ESTIMATE] = "estimate",
-        [RPC_WRITE_DELTA] = "write_told",
+        [RPC_WRITE_TOLD] = "write_told",
         [RPC_REPL_PREPARE] = "repl_prepare",
         [RPC_REPL_APPEND] = "repl_append",
         [RPC_REPL_FETCH] = "repl_fetch",

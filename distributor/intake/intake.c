@@ -434,7 +434,7 @@ static void push_send(void *cookie)
                                   .more = push_late,
                                   .done = push_on_reply,
                                   .cookie = p };
-    if (hedged_call_begin(&p->race, &o, p->told ? RPC_WRITE_DELTA : RPC_WRITE, &p->packed,
+    if (hedged_call_begin(&p->race, &o, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed,
                           &p->err)) {
         struct err why = p->err;
         err_clear(&p->err);

@@ -36,7 +36,7 @@ struct intake_push {
     int64_t when_ms;     /* it is placed by */
     uint32_t told_shard; /* the shard that got the numbers of `known` */
     struct buf packed;   /* the transport takes it at each attempt */
-    bool told;           /* packed: with stacks by number (formats/pprof/known.h) */
+    bool told;           /* packed: with stacks by number (formats/pprof/symbol_session.h) */
     bool once;           /* it was packed before: from now on with its stacks */
     uint32_t epoch;      /* ack_audit.h: the same for all attempts */
     struct acks acks;    /* of all its series */

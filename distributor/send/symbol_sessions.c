@@ -143,7 +143,7 @@ static struct shelf *shelf_of(struct symbol_sessions *a, struct str tenant, stru
 
 static struct symbol_session *make(struct symbol_sessions *a, uint64_t symbol_keep)
 {
-    uint8_t session[SYMBOL_SESSION_SESSION_BYTES];
+    uint8_t session[SYMBOL_SESSION_BYTES];
 
     a->env->random(a->env, session, sizeof(session));
     return symbol_session_new(session, hash_u64(a->seed + ++a->made), symbol_keep,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * symbol_sessions.h: the symbol sessions of all services (formats/pprof/known.h), within one bound.
+ * symbol_sessions.h: the symbol sessions of all services (formats/pprof/symbol_session.h), within
+ * one bound.
  *
  * A push takes a session of its service and puts it back when it is packed. Meanwhile another push
  * of the service takes the next session or makes one. So a busy service has about as many

@@ -37,7 +37,7 @@ struct write {
     struct writer *writer;
     size_t held;      /* bytes taken from the budget */
     bool alone;       /* over the budget, admitted because there was no other */
-    bool told;        /* by RPC_WRITE_DELTA */
+    bool told;        /* by RPC_WRITE_TOLD */
     bool sent;        /* to the shard: set before, by the pool thread */
     bool answered;    /* also early: rpc_write_disk_hangs */
     uint32_t holders; /* the pool's job and the answer; freed when both are over */
@@ -269,6 +269,6 @@ static void on_write_told(void *cookie, struct rpc_call *call, struct str payloa
 void rpc_write_serve(struct ingester *in)
 {
     list_init(&in->writes);
-    rpc_serve(in->node, RPC_WRITE_DELTA, on_write_told, in);
+    rpc_serve(in->node, RPC_WRITE_TOLD, on_write_told, in);
     rpc_serve(in->node, RPC_WRITE, on_write, in);
 }

@@ -17,7 +17,7 @@ struct write_msg {
     struct store_write write; /* points into this struct, the arena and the payload */
 };
 
-/* `told`: by RPC_WRITE_DELTA. Borrows the payload: it stays as long as *ret and the arena are used.
+/* `told`: by RPC_WRITE_TOLD. Borrows the payload: it stays as long as *ret and the arena are used.
  * The shape is checked and the stacks are; what series say is not yet (store_write_check, which
  * store_stage begins with). ERR_INPUT names what is wrong; ERR_LIMIT if the arena is too small.
  * Any thread. */

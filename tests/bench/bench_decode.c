@@ -68,7 +68,7 @@ static void best(uint64_t *at, uint64_t ns)
 /* KNOWN=1: as a service that has sent the same before, and whose ingester has understood it. */
 static struct symbol_session *take_known(void *cookie, const struct push *push)
 {
-    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "bench";
+    static const uint8_t session[SYMBOL_SESSION_BYTES] = "bench";
     struct symbol_session **k = cookie;
 
     (void)push;

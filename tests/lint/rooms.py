@@ -22,7 +22,7 @@ ORDER = {
     "distributor": ["formats", "base", "rules", "otlp", "send", "intake", "forward", "parca adhoc scrape", "api"],
     "deploy/ctl": ["cli", "ask", "server local"],
 }
-PUBLIC = {"querier/api/api.h", "deploy/ctl/ctl.h", "deploy/ctl/commands.h"}
+PUBLIC = {"querier/api/api.h", "deploy/ctl/ctl.h", "deploy/ctl/commands.h"}  # headers in front of all folders
 COUNTS_AS = {"common/store/store.h": "common/store/state/store.h"}  # a header in the root that belongs to a folder
 OBJECTS = pathlib.Path("build/release")
 FILES_MAX, PARAMS_MAX, ESSAY_FROM = 40, 6, 100
@@ -35,13 +35,13 @@ def place(room, path):
     """Where a file is in the order of its room, and the folder's name; None: above all rooms."""
     path = COUNTS_AS.get(path, path)
     if path in PUBLIC:
-        return -1, "its public headers"
+        return -1, "(public headers)"
     rest = path[len(room) + 1:]
     for at, peers in enumerate(ORDER[room]):
         for folder in peers.split():
             if rest.startswith(folder + "/"):
                 return at, folder
-    return len(ORDER[room]), "its root"
+    return len(ORDER[room]), "(root)"
 
 
 def edge(user, used):
@@ -56,8 +56,8 @@ def edge(user, used):
 
 def complain(say, path, line, found, what):
     room, mine, theirs = found
-    say(path, line, f"{what}: in {room}, {mine} comes before {theirs} and may not use it (tests/lint/rooms.py, ORDER): "
-                    f"move what both need to {mine} or below, or hand it over as an argument")
+    say(path, line, f"{what}: in {room}, the folder {mine} stands before {theirs} and may not use it (ORDER in "
+                    f"tests/lint/rooms.py): move what both need to {mine} or below, or hand it over as an argument")
 
 
 def check_includes(say, files):

@@ -3,7 +3,8 @@
 Rules: include directions (common/STYLE.md, common/README.md), libraries confined to one file,
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
-one machine or one registry, numbers of methods and layouts that agree (wire.py), citations that
+one machine or one registry, the order of folders in a room (rooms.py),
+numbers of methods and layouts that agree (wire.py), citations that
 have a target (cites.py), one version (release.py), plain words (words.py).
 """
 import pathlib
@@ -13,6 +14,7 @@ import sys
 
 import cites
 import release
+import rooms
 import wire
 import words
 
@@ -179,6 +181,7 @@ def main():
     check_words()
     check_copies()
     wire.check(say)
+    rooms.check(say)
     cites.check(say)
     release.check(say)
     words.check(say)

@@ -27,7 +27,7 @@ struct service {
 
 static struct symbol_session *take(void *cookie, const struct push *push)
 {
-    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "a session";
+    static const uint8_t session[SYMBOL_SESSION_BYTES] = "a session";
     struct service *s = cookie;
 
     (void)push;

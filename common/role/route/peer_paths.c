@@ -134,7 +134,7 @@ uint64_t peer_path_hedge_delay_ns(const struct peer_paths *w, const struct way *
                                   uint64_t deadline_ns)
 {
     const struct pace *p = &at->pace[method];
-    bool write = method == RPC_WRITE || method == RPC_WRITE_DELTA;
+    bool write = method == RPC_WRITE || method == RPC_WRITE_TOLD;
     uint64_t least = w->hedge_ms * MS_NS * (write ? 1 : READ_FACTOR), usual;
 
     usual = p->mean_us ? ((uint64_t)p->mean_us + 4 * (uint64_t)p->away_us) * 1000

@@ -40,11 +40,11 @@ struct passing {
 static bool may_pass(unsigned method)
 {
     static const bool may[RPC_METHODS] = {
-        [RPC_WRITE] = true,       [RPC_WRITE_DELTA] = true, [RPC_MERGE] = true,
-        [RPC_TIMELINE] = true,    [RPC_LABELS] = true,      [RPC_BUILD_NEXT] = true,
-        [RPC_BUILD_APPLY] = true, [RPC_DELETE] = true,      [RPC_SPACE] = true,
-        [RPC_EXEMPLARS] = true,   [RPC_FUNCTIONS] = true,   [RPC_DOC] = true,
-        [RPC_ESTIMATE] = true,    [RPC_LEDGER] = true,      [RPC_LEDGER_ACCEPT] = true,
+        [RPC_WRITE] = true,       [RPC_WRITE_TOLD] = true, [RPC_MERGE] = true,
+        [RPC_TIMELINE] = true,    [RPC_LABELS] = true,     [RPC_BUILD_NEXT] = true,
+        [RPC_BUILD_APPLY] = true, [RPC_DELETE] = true,     [RPC_SPACE] = true,
+        [RPC_EXEMPLARS] = true,   [RPC_FUNCTIONS] = true,  [RPC_DOC] = true,
+        [RPC_ESTIMATE] = true,    [RPC_LEDGER] = true,     [RPC_LEDGER_ACCEPT] = true,
     };
 
     return method < RPC_METHODS && may[method];

@@ -17,7 +17,7 @@
 #include "common/store/catalog/group.h"
 #include "common/store/codec/function_cost.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"

@@ -29,7 +29,7 @@
 #include "common/store/mask/tomb_list.h"
 #include "common/store/state/dirty.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/rollup_row.h"
 
 /* ---- runs of keys: purge_span.c ---- */

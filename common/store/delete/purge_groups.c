@@ -35,7 +35,7 @@
 #include "common/store/catalog/names.h"
 #include "common/store/delete/purge.h"
 #include "common/store/state/commit.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
 

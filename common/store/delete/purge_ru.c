@@ -18,7 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/delete/purge.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/store.h"
 

@@ -17,7 +17,7 @@
 #include "common/store/dict/dict_cache.h"
 #include "common/store/query/rollup_read.h"
 #include "common/store/query/tl_targets.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/presence.h"
 #include "common/store/state/view.h"
 #include "common/store/store.h"

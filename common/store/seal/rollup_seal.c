@@ -29,7 +29,7 @@
 #include "common/store/dict/dict_cache.h"
 #include "common/store/seal/rollup_seal.h"
 #include "common/store/state/floors.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/rollup_row.h"
 #include "common/store/state/store_impl.h"
 #include "common/store/state/tl_rows.h"

@@ -36,7 +36,7 @@
 #include "common/store/codec/vecsum.h"
 
 #define ROLLUP_ROW_LIST_MAX    1024
-#define ROLLUP_ROW_ROLLED      32 /* members of a minute from which on it has rows of level 0 (K0) */
+#define ROLLUP_ROW_ROLLED      32 /* members of a minute from which it has rows of level 0 (K0) */
 #define ROLLUP_ROW_VECTOR_FROM 4  /* members from which on a node of level 2 and up has a vector */
 
 struct rollup_row {

@@ -14,14 +14,14 @@
 #define BLOCK       (32 * KIB)
 #define SLOTS_FIRST 256
 
-struct symbol_session *symbol_session_new(const uint8_t session[SYMBOL_SESSION_SESSION_BYTES],
+struct symbol_session *symbol_session_new(const uint8_t session[SYMBOL_SESSION_BYTES],
                                           uint64_t seed, uint64_t symbol_keep, size_t bytes_max)
 {
     struct symbol_session *k = XNEW(struct symbol_session);
 
     atomic_init(&k->refs, 1);
     atomic_init(&k->dead, false);
-    memcpy(k->session, session, SYMBOL_SESSION_SESSION_BYTES);
+    memcpy(k->session, session, SYMBOL_SESSION_BYTES);
     k->symbol_keep = symbol_keep;
     k->bytes_max = bytes_max;
     mutex_init(&k->lock);

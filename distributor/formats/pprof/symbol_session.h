@@ -32,12 +32,12 @@
 #include "common/sys/thread.h"
 #include "distributor/formats/pprof/symbol_session_counts.h"
 
-#define SYMBOL_SESSION_SESSION_BYTES 16
-#define SYMBOL_SESSION_NONE          UINT32_MAX
-#define SYMBOL_SESSION_MANY          (UINT32_C(1) << 31) /* steps from here on have several frames */
-#define SYMBOL_SESSION_STEPS         (UINT32_MAX - 8)    /* there are no more steps than these */
-#define SYMBOL_SESSION_PATH_STEPS    4
-#define SYMBOL_SESSION_BATCH         32 /* at most so many are looked for at once */
+#define SYMBOL_SESSION_BYTES      16
+#define SYMBOL_SESSION_NONE       UINT32_MAX
+#define SYMBOL_SESSION_MANY       (UINT32_C(1) << 31) /* steps from here have several frames */
+#define SYMBOL_SESSION_STEPS      (UINT32_MAX - 8)    /* there are no more steps than these */
+#define SYMBOL_SESSION_PATH_STEPS 4
+#define SYMBOL_SESSION_BATCH      32 /* at most so many are looked for at once */
 
 struct symbol_session_text {
     const char *ptr; /* in known.blocks */
@@ -61,7 +61,7 @@ struct symbol_session_slots {
 struct symbol_session {
     _Atomic uint32_t refs;
     _Atomic bool dead; /* not to be used for another push */
-    uint8_t session[SYMBOL_SESSION_SESSION_BYTES];
+    uint8_t session[SYMBOL_SESSION_BYTES];
     uint64_t symbol_keep; /* limits.symbol_keep_bytes it was made with */
     size_t bytes_max;
     struct shelf *shelf;            /* symbol_sessions.c: where it belongs; NULL: dropped */
@@ -91,7 +91,7 @@ struct symbol_session {
     bool full;           /* over its bound: what was asked last is not there */
 };
 
-struct symbol_session *symbol_session_new(const uint8_t session[SYMBOL_SESSION_SESSION_BYTES],
+struct symbol_session *symbol_session_new(const uint8_t session[SYMBOL_SESSION_BYTES],
                                           uint64_t seed, uint64_t symbol_keep, size_t bytes_max);
 struct symbol_session *symbol_session_ref(struct symbol_session *k);
 void symbol_session_unref(struct symbol_session *k); /* NULL is fine */

@@ -24,7 +24,7 @@ struct service {
 
 static struct symbol_session *take(void *cookie, const struct push *push)
 {
-    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "fuzz";
+    static const uint8_t session[SYMBOL_SESSION_BYTES] = "fuzz";
     struct service *s = cookie;
 
     CHECK(push->service.len && !s->taken);

@@ -201,7 +201,7 @@ static void test_numbers(void **state)
 
         bed_open(&b);
         for (size_t i = 0; i < 2; i++)
-            rpc_serve(b.d.ingesters[i].node, RPC_WRITE_DELTA, on_told, &b);
+            rpc_serve(b.d.ingesters[i].node, RPC_WRITE_TOLD, on_told, &b);
         pprof(&body);
         /* A service that comes again is named by numbers. */
         size_t pushes = 1;

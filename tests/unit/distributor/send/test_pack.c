@@ -208,7 +208,7 @@ static void check_told(const Embertree__Told *t, const struct push *p,
     const Embertree__Stacks *more = t->more;
 
     assert_true(str_eq(str_n(t->session.data, t->session.len),
-                       str_n(p->known->session, SYMBOL_SESSION_SESSION_BYTES)));
+                       str_n(p->known->session, SYMBOL_SESSION_BYTES)));
     assert_int_equal(t->n_node, p->known_len);
     check_u32s(t->node, t->n_node, p->known_nodes);
     assert_true(t->strings == told->strings && t->frames == told->frames &&
@@ -242,7 +242,7 @@ static void check_told(const Embertree__Told *t, const struct push *p,
 static void test_told(void **state)
 {
     (void)state;
-    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "session";
+    static const uint8_t session[SYMBOL_SESSION_BYTES] = "session";
     struct symbol_session *k =
         symbol_session_new(session, 7, limits_default().symbol_keep_bytes, 64 * MIB);
     uint64_t seed = (uint64_t)time(NULL);

@@ -18,7 +18,7 @@
 #include "common/base/wr.h"
 #include "common/store/codec/fp.h"
 #include "common/store/codec/function_cost.h"
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 #include "common/store/state/store_impl.h"
 #include "tests/lib/store/store_bed.h"
 

@@ -17,7 +17,7 @@
 
 enum { NAMES = 1500, LEN_MOST = 180, FRAMES = 1500 };
 
-static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "a session";
+static const uint8_t session[SYMBOL_SESSION_BYTES] = "a session";
 
 static struct symbol_session *new_known(size_t bytes_max)
 {

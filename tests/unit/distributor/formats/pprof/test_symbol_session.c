@@ -22,7 +22,7 @@ struct shelf_of_one {
 
 static struct symbol_session *take(void *cookie, const struct push *push)
 {
-    static const uint8_t session[SYMBOL_SESSION_SESSION_BYTES] = "a session";
+    static const uint8_t session[SYMBOL_SESSION_BYTES] = "a session";
     struct shelf_of_one *s = cookie;
 
     assert_true(push->service.len > 0);

@@ -3,8 +3,8 @@
  * function_cost_calc.h: values of functions from vectors of stacks; rows of them are in
  * function_cost.h.
  */
-#ifndef COMMON_STORE_STATE_FN_CALC_H
-#define COMMON_STORE_STATE_FN_CALC_H
+#ifndef COMMON_STORE_STATE_FUNCTION_COST_CALC_H
+#define COMMON_STORE_STATE_FUNCTION_COST_CALC_H
 
 #include "common/store/codec/function_cost.h"
 #include "common/store/dict/dict_cache.h"

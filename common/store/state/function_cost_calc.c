@@ -14,7 +14,7 @@
  *
  * Both values are linear in the vector: sums of rows may be added before or after.
  */
-#include "common/store/state/fn_calc.h"
+#include "common/store/state/function_cost_calc.h"
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
