@@ -45,7 +45,7 @@ enum rpc_method {
     RPC_FUNCTIONS = 11,
     RPC_DOC = 12,          /* documents of tenants */
     RPC_ESTIMATE = 13,     /* bytes that a merge would read */
-    RPC_WRITE_TOLD = 14,  /* delta write: stacks by numbers sent before */
+    RPC_WRITE_TOLD = 14,   /* delta write: stacks by numbers sent before */
     RPC_REPL_PREPARE = 15, /* between the replicas of a shard: common/repl */
     RPC_REPL_APPEND = 16,
     RPC_REPL_FETCH = 17,
