@@ -77,8 +77,8 @@ def test_one_to_three():
             assert single.process.stop() == 0
         # Refused, and nothing is changed by it: other numbers of shards, nodes that are not us.
         assert "shard-2 is not there" in adopt(c, "node0", code=1, shards=3)
-        assert "none of the shards" in adopt(c, "node0", code=1, shards=1)
-        assert "none of those named" in adopt(c, "node0", "a", "b", code=1)
+        assert "is not a shard of node" in adopt(c, "node0", code=1, shards=1)
+        assert "is not among the named nodes" in adopt(c, "node0", "a", "b", code=1)
         # Not adopted, it does not start.
         shutil.copytree(c.folder / "node0" / "data", c.folder / "copy", ignore=shutil.ignore_patterns("admin.sock"))
         try:
@@ -136,7 +136,7 @@ def test_list_to_three():
             for p in old + front:
                 p.cleanup()
         assert "shard-0 is not there" in adopt(c, "node1", code=1)
-        assert "none of the shards" in adopt(c, "node1", "node1", "node0", code=1)
+        assert "is not a shard of node" in adopt(c, "node1", "node1", "node0", code=1)
         adopt(c, "node1", "node0", "node1")
         assert "other settings" in adopt(c, "node0", "node0", "nodeX", code=1)
         adopt(c, "node0", "node0", "node1")

@@ -198,7 +198,7 @@ def test_copy_beside_the_original():
         c.wait_whole()
         try:
             stopped.start(wait=False)  # it knows of fewer starts
-            ended(stopped, "is a copy, or an old one", "/once/node1")
+            ended(stopped, "is a copy, or an old folder was restored", "/once/node1")
             node.kill()                # a copy as of a machine that lives on: it knows of as many
             running = copy_of(c, node, "running")
             node.start()
@@ -219,7 +219,7 @@ def test_copy_beside_the_original():
             shutil.copytree(c.folder / "stopped" / "data", node.folder / "data",
                             ignore=shutil.ignore_patterns("admin.sock"))
             node.start(wait=False)
-            ended(node, "an old one that was put back")
+            ended(node, "an old folder was restored")
             # Emptied it fetches its copies again.
             shutil.rmtree(node.folder / "data")
             node.start(wait=False)

@@ -63,7 +63,7 @@ def test_a_log_that_rotted():
             wait_whole(c, victim)
             said = victim.process.whole_log()
             assert f"{name} is damaged at byte" in said, said
-            assert "the log of a shard is damaged: it is put aside" in said, said
+            assert "the log of a shard is damaged: it is moved to damaged-log-<shard>" in said, said
             assert (data / "damaged-log-0" / name).exists()
         leader = c.leader_of(0)
         other = next(n for n in c.nodes.values() if n not in (victim, leader))
