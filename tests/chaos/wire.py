@@ -62,7 +62,7 @@ class Wire:
                 assert child.poll() is None, f"no namespace for {n}"
         ends = [f"{self.holders[n].pid if n in self.holders else os.getpid()}:{self.ip[n]}"
                 for n in self.names]
-        tool = cluster.BIN.parent / "tests" / "lib" / "tool_wire"
+        tool = cluster.BIN.parent / "tests" / "lib" / "tools" / "tool_wire"
         self.tool = subprocess.Popen([str(tool), *ends], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True, bufsize=1)
         assert self.tool.stdout.readline() == "ready\n", "the wire does not start"

@@ -14,7 +14,7 @@ import cluster
 import golden
 
 STAGES = ("loop", "pool", "shard", "commit", "other")
-TOOLS = cluster.ROOT / os.environ.get("O", "build/release") / "tests" / "lib"
+TOOLS = cluster.ROOT / os.environ.get("O", "build/release") / "tests" / "lib" / "tools"
 
 
 def ingest_path(name, form):

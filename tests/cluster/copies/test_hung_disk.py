@@ -19,7 +19,7 @@ import cluster
 import replicated
 from test_replicas import Load
 
-LIBRARY = cluster.BIN.parent / "tests" / "lib" / "preload_hang.so"
+LIBRARY = cluster.BIN.parent / "tests" / "lib" / "tools" / "preload_hang.so"
 SOON_S = 60  # nothing here takes half of it on an idle machine
 
 

@@ -15,7 +15,7 @@ from test_replicas import Load
 
 
 def spoil(node, shard):
-    tool = cluster.BIN.parent / "tests" / "lib" / "tool_drop"
+    tool = cluster.BIN.parent / "tests" / "lib" / "tools" / "tool_drop"
     subprocess.run([str(tool), str(node.process.folder / "data" / f"shard-{shard}"), "format"], check=True)
 
 

@@ -15,7 +15,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import cluster
 
-TABLE = cluster.ROOT / "common" / "role" / "doors.c"
+TABLE = cluster.ROOT / "common" / "role" / "core" / "doors.c"
 MINE = "https://app.example.com"
 TOKEN = "a-token-of-twenty-bytes"
 

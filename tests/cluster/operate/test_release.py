@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "lint")]
+sys.path[:0] = [str(HERE.parents[1] / "lib"), str(HERE.parents[1] / "lint")]
 import cluster
 import release
 

@@ -128,7 +128,7 @@ def test_zero_then_not():
         assert server.process.stop() == 0
 
         data = server.process.folder / "data" / "shard-0"
-        tool = cluster.BIN.parent / "tests" / "lib" / "tool_drop"
+        tool = cluster.BIN.parent / "tests" / "lib" / "tools" / "tool_drop"
         subprocess.run([str(tool), str(data), "fine"], check=True)
         fsck = subprocess.run([str(cluster.BIN / "embertree"), "fsck", "--quiet",
                                str(server.process.folder / "data")], capture_output=True, text=True)
@@ -198,7 +198,7 @@ def test_leader_dies():
             time.sleep(0.2)
         c.wait_whole()
         c.wait_applied()  # the rows that are dropped below
-        tool = cluster.BIN.parent / "tests" / "lib" / "tool_drop"
+        tool = cluster.BIN.parent / "tests" / "lib" / "tools" / "tool_drop"
         for node in c.nodes.values():
             assert node.process.stop() == 0
             for data in sorted((node.process.folder / "data").glob("shard-*")):
