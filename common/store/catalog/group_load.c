@@ -1,4 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group_load: rules and groups of one service, read from disk when the shard first needs them.
+ *
+ * Three kinds of rows make a scope in memory: the service's row names its newest rule, each rule
+ * has a row, and each group has one. A scope is loaded whole or not at all, so that group.c never
+ * sees a group without its rule. Strings are copied, since rows live no longer than the iterator.
+ * The day of the last data is found by one seek, which tells when groups may be counted again.
+ *
+ * Thread: the shard's.
+ */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/catalog/group_impl.h"

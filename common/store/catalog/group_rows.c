@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * group_rows: bytes of the rows of groups (group.h), and what a rule drops.
+ *
+ * Four rows: the service, a rule, a group, and the groups of a series. Each has a version byte;
+ * readers check lengths and counts, and a row with more than its fields is damaged. What a rule
+ * drops is decided here as well, because names with a `*` at the end match by prefix.
+ *
+ * Pure, but for group_service_get: any thread.
  */
 #include "common/base/rd.h"
 #include "common/base/size.h"

@@ -1,4 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keys: writes and reads the keys that keys.h draws, one pair of functions for each table.
+ *
+ * A key is a fixed array on the caller's stack: nothing allocates and nothing fails. Readers check
+ * the length and the leading byte, and return false for anything else, because a damaged or foreign
+ * row must be an error of the caller and never a wrong number. Numbers are written big-endian by
+ * add_u8 to add_u64 alone, so that the order of bytes is the order of numbers. The table of levels
+ * stands here, too: another level must get its widths here, and TREE.md says what follows from it.
+ *
+ * Pure: any thread.
+ */
 #include "common/store/codec/keys.h"
 
 #define MINUTE 12u

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * timeline_row: writes and reads the row that timeline_row.h draws.
+ *
+ * Totals of a timeline are often multiples of one period, so all of them are divided by their
+ * greatest common divisor before they become varints. A reader checks the checksum first and each
+ * number against its bound, so that a damaged row is an error and never a wrong point.
+ *
+ * Pure: any thread.
+ */
 #include "common/store/codec/timeline_row.h"
 
 #include "common/base/hash.h"

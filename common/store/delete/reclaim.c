@@ -1,4 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reclaim: what makes the bytes of a purged delete leave the files (reclaim.h).
+ *
+ * A purge deletes rows, and RocksDB keeps their bytes until a compaction. Ranges that a purge
+ * touched are compacted one by one, and a range is forgotten only after its compaction, so a crash
+ * repeats a compaction and skips none. Behind the last range everything is flushed: then the
+ * write-ahead log holds nothing of the delete either. With copies each node does this for its own
+ * files; store_reclaimed records that all members are done.
+ *
+ * Thread: the shard's, or the one thread that looks after a copy.
+ */
 #include "common/store/delete/reclaim.h"
 
 #include <stdlib.h>

@@ -1,4 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tenant_doc: reads and writes the documents that tenant_doc.h describes.
+ *
+ * The head and all chunks of a document change in one batch, so a reader with a snapshot sees a
+ * document whole or not at all; chunks that a shorter body no longer needs leave in the same batch.
+ * A put whose answer was lost may come again: if the stored document is what the put would write,
+ * it counts as done. The number and the bytes of a kind are bounded for each tenant and counted
+ * before each write.
+ *
+ * Threads: writes on the shard's thread; reads on any, in a view.
+ */
 #include "common/store/delete/tenant_doc.h"
 
 #include "common/base/mem.h"

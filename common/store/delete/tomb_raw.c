@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tomb_raw: the unsealed rows that a delete takes, and their write ids.
+ *
+ * Unsealed rows are few and young, so a delete removes them in its own entry of the seal log
+ * instead of hiding them. Large deletes take several parts, each within one batch. The write-id row
+ * of a push stays when its rows leave: a copy of the push that is still on its way must be known,
+ * or it would come back.
+ *
+ * Thread: the shard's.
  */
 #include <stdlib.h>
 

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dict_rows: writes and reads rows of up to 1,024 dictionary entries, in columns (dict_rows.h).
+ *
+ * Consecutive frames are alike, so columns hold differences to the entry before, as zigzag varints.
+ * A reader checks the checksum, the count, each length and that every parent is an older node,
+ * before anything is used as an index.
+ *
+ * Pure: any thread.
+ */
 #include "common/store/dict/dict_rows.h"
 
 #include "common/base/hash.h"

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exm: the bytes of exemplar rows.
+ *
+ * exm.h draws the rows. Keys are fixed arrays, written big-endian. Readers return an error that
+ * names the row when a length, a version or a number is out of bounds, and nothing of such a row is
+ * used.
+ *
+ * Pure: any thread.
  */
 #include "common/store/exemplar/exm.h"
 

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv_none: stands in for a database that cannot be opened, so that no caller needs a special case.
+ *
+ * Every write and read fails with ERR_UNAVAILABLE and the reason; iterators are exhausted and carry
+ * the same error; sizes are 0. Nothing is ever answered as if the database were empty: a caller
+ * that ignored the error would otherwise take missing rows for deleted ones.
+ *
+ * Threads: any; nothing changes after kv_none_new.
+ */
 #include "common/store/kv/kv_none.h"
 
 #include "common/base/mem.h"

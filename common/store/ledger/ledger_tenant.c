@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ledger_tenant: what the rows of the ledger say of a tenant, added up.
+ *
+ * A tenant's ledger is the sum over its rows of services and types, plus one row for services that
+ * were deleted. Rows are walked in a view, so that the sums are those of one moment. Where a
+ * section is counted from some later slot (after an upgrade), the earliest and latest of these are
+ * reported with the sums.
+ *
+ * Thread: that of the query.
  */
 #include "common/store/ledger/adjust.h"
 #include "common/store/ledger/ledger_mem.h"

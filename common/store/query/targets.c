@@ -1,4 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * targets: finds what a query must read: series, or groups of series with the same roll-up.
+ *
+ * match.c gives the series of the selector one by one. Each gets the group of the answer that its
+ * group_by labels name, and series of one service and type are kept next to each other, so that an
+ * iterator reads them in one pass (scan.h). The number of groups is bounded by GROUPS_MAX, since
+ * labels come from outside. targets_plan.c decides whether roll-ups answer the same.
+ *
+ * Thread: that of the query; everything lives in its arena or in `t`.
+ */
 #include "common/store/query/targets.h"
 
 #include <stdlib.h>

@@ -1,4 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine_clock: computes engine time, and whether the wall clock is to be believed (the header).
+ *
+ * The state is a handful of numbers that store_put_clock saves with each batch. Other nodes' clocks
+ * come in through engine_clock_others: the middle of what they say decides which clock is wrong, so
+ * a single wrong clock of three moves nothing.
+ *
+ * Threads: the shard's; engine_clock_others is atomic, and the loop writes it.
+ */
 #include "common/store/state/engine_clock.h"
 
 #include <stdlib.h>
@@ -27,7 +36,7 @@ void engine_clock_others_set(struct engine_clock_others *o, int64_t *less_mono_m
         low = less_mono_ms[(len - 1) / 2];
         high = less_mono_ms[len / 2];
     }
-    /* Who reads between the two has one of before: of two seconds ago. */
+    /* A reader between the two stores gets one old value, of two seconds ago. */
     atomic_store(&o->low, low);
     atomic_store(&o->high, high);
 }

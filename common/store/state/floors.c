@@ -1,4 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * floors: reads, writes and remembers the floors of a service and type (floors.h).
+ *
+ * A floor only rises. floors_read refuses a row that breaks the order between levels, and
+ * floors_align makes new floors multiples of the next coarser node: otherwise a coarse node would
+ * be the truth for a part of its time and a fine one for the rest, and sums would count twice or
+ * not at all. The shard's thread keeps what it loaded; queries read from their snapshot.
+ */
 #include "common/store/state/floors.h"
 
 #include "common/store/state/part_cache.h"

@@ -1,4 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stage_scratch: counts and frees the tables that requests leave for the next ones of their shard.
+ *
+ * Staging needs tables as large as the request. To allocate them for each request costs more than
+ * to fill them, so they stay; but one large request must not hold memory for hours. The kept tables
+ * are within the shard's share of memory, count in its account, and shrink by a part in each turn
+ * without requests as large.
+ *
+ * Thread: the shard's.
+ */
 #include "common/store/write/stage_scratch.h"
 
 #include "common/base/mem.h"

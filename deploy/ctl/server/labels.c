@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * services, types, labels, series: what there is to ask about.
+ *
+ * Each command asks one RPC of querier.v1.QuerierService (proto/WIRE.md) and prints its list: as
+ * columns for people, or as JSON. Label sets are read into an arena, since a server may answer with
+ * hundreds of thousands. Matchers come from the service, --type and --query, which
+ * what.h puts together.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * space: whose bytes the files are, by service.
+ *
+ * The server answers with rows of (tenant, service, table, bytes), sorted by owner. They are added
+ * up by owner, the largest SERVICES are printed, and the rest is one line, so that the sum of the
+ * lines is always the size of the files. The volumes of the nodes follow, with
+ * the days left.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * api_select.c: SelectSeries (proto/WIRE.md, "SelectSeries").
+ *
+ * A request has one of three answers: points of whole profiles (a timeline of each group), points
+ * below a call site (select_site.c), and points of spans, traces or profiles by id, which are made
+ * from lists of exemplars since timelines have no ids. Exemplars of the largest value are added to
+ * each point when the request asks for them. Steps run one after the other: read, ask, reply; each
+ * ends the query at its first error.
  */
 #include "querier/api/api.h"
 
