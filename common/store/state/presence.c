@@ -3,8 +3,8 @@
  * presence: writes and reads the leaves in which a gauge had data (presence.h).
  *
  * Most rows are one run, so the form with runs is a few bytes; the writer takes whichever form is
- * shorter, and readers take both. Readers check the checksum, the order of runs and the end of the day;
- * presence_read unites the rows of a range into one set of leaves for a query.
+ * shorter, and readers take both. Readers check the checksum, the order of runs and the end of the
+ * day; presence_read unites the rows of a range into one set of leaves for a query.
  *
  * Pure, but for the scan: any thread.
  */

@@ -4,8 +4,7 @@
  *
  * The server answers with rows of (tenant, service, table, bytes), sorted by owner. They are added
  * up by owner, the largest SERVICES are printed, and the rest is one line, so that the sum of the
- * lines is always the size of the files. The volumes of the nodes follow, with
- * the days left.
+ * lines is always the size of the files. The volumes of the nodes follow, with the days left.
  */
 #include <stdlib.h>
 
