@@ -130,7 +130,10 @@ struct key_level {
     uint32_t tl_point; /* a point of a timeline row covers this */
     uint32_t tl_chunk; /* a timeline row covers this */
 };
-#define KEY_LEVELS 8 /* 10 s, 1 m, 10 m, 1 h, 6 h, 1 d, 8 d, 64 d */
+/* 10 s, 1 m, 10 m, 1 h, 6 h, 1 d, 8 d, 64 d. Another level needs its widths in LEVELS (keys.c), its
+ * name in retain_policy.c and compactor/builder.c, its option in ingester/base/options.c (KEEP), a
+ * new FORMAT_WRITTEN, since rows of floors have a slot for each level, and TREE.md. */
+#define KEY_LEVELS 8
 extern const struct key_level LEVELS[KEY_LEVELS];
 
 #define RAW_BUCKET_SLOTS 12
