@@ -7,7 +7,7 @@
  *
  * What is dropped says a *rule*. A service has one after the other, each from a slot on that lies
  * behind all data it had when the rule was made: so the data of a series at one time are in one
- * group, for ever, whenever they come (TREE.md, section 4).
+ * group permanently, whenever they come (TREE.md, section 4).
  *
  *   group id   gid u64 = dimension u8 << 56 | ordinal u32       GID(1, 7) = 0100000000000007
  *

@@ -60,7 +60,7 @@ bool group_as_configured(const struct rule *r, struct group_drop want);
 void group_configure(struct groups *g, struct group_scope *s, struct group_drop want, uint32_t now);
 /* Rules that are in no batch yet begin at `now` at the earliest. */
 void group_put_off(struct group_scope *s, uint32_t now);
-/* The rule for data of a slot: the last one that has begun. */
+/* The rule for data of a slot: the newest rule that has begun. */
 struct rule *group_rule_at(const struct group_scope *s, uint32_t slot);
 /* There are too many groups: the rule drops another label, or all. */
 void group_drop_more(struct groups *g, struct group_scope *s, struct rule *r);

@@ -96,7 +96,7 @@ static int load_groups(struct groups *g, struct group_scope *s, struct err *e)
     return rc;
 }
 
-/* The first slot of the day after the last one that had data, as far as committed. */
+/* The first slot of the day after the last day with data, as far as committed. */
 static int load_high(struct groups *g, struct group_scope *s, struct err *e)
 {
     struct key from, to;

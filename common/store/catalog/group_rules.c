@@ -10,7 +10,7 @@
  * be due: it goes into the batch of the request that made it, whether that needs it or not.
  *
  * Too many groups: the rule in force drops the kept label with the most values, too, at once.
- * Groups that have it stay as they are, finer than they need be; a query by that label reads
+ * Groups that have it are unchanged, finer than they need be; a query by that label reads
  * members. So each label of the service costs at most another GROUPS_PER_RULE_MAX groups.
  */
 #include <stdlib.h>
@@ -85,7 +85,7 @@ void group_put_off(struct group_scope *s, uint32_t now)
             s->rules.ptr[i].since = MAX(s->rules.ptr[i].since, rule_since(s, now));
 }
 
-/* The rule for data of a slot: the last one that has begun. */
+/* The rule for data of a slot: the newest rule that has begun. */
 struct rule *group_rule_at(const struct group_scope *s, uint32_t slot)
 {
     for (size_t i = s->rules.len; i > 1; i--)
@@ -104,7 +104,7 @@ bool groups_change(const struct group_scope *s, uint32_t from, uint32_t to)
     return false;
 }
 
-/* The kept label with the most values among the groups; one that is absent has one, too. */
+/* The kept label with the most values among the groups; an absent label counts as one value. */
 struct varied {
     struct str name, value;
 };

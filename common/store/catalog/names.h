@@ -53,7 +53,7 @@ void names_free(struct names *n);
 NODISCARD int names_tenant(struct names *n, struct str name, struct tenant **ret, struct err *e);
 NODISCARD int names_scope(struct names *n, struct tenant *t, struct str name,
                           struct symbol_session **ret, struct err *e);
-/* One that is known keeps the kind (gauge or not) it was created with. */
+/* A known type keeps the kind (gauge or not) it was created with. */
 NODISCARD int names_ptype(struct names *n, struct tenant *t, struct str id, bool gauge,
                           struct symbol_session **ret, struct err *e);
 /* When a service had data of a type. */

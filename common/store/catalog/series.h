@@ -41,7 +41,7 @@ void series_cache_free(struct series_cache *c);
 /* `labels` are canonical bytes. A new one also reserves its label pairs in `names`. */
 NODISCARD int series_get(struct series_cache *c, struct names *names, struct tenant *t,
                          uint32_t scope, struct str labels, struct series **ret, struct err *e);
-/* One that is in memory, or NULL. */
+/* A series in memory, or NULL. */
 struct series *series_peek(struct series_cache *c, uint32_t tenant, uint32_t scope, uint64_t id);
 /* After a request that failed: its label pairs may go, so the reserved ones must. */
 void series_forget_reserved(struct series_cache *c, struct series *s);

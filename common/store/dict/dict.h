@@ -90,7 +90,7 @@ static inline struct dict_counts dict_counts(const struct dict *d)
     };
 }
 
-/* Reads the rows behind what is there, up to `want`. Caller holds d->load, or is alone with d. */
+/* Reads the rows behind the loaded ones, up to `want`. Caller holds d->load, or is alone with d. */
 NODISCARD int dict_load(struct dict *d, struct kv *kv, const struct kv_snap *snap,
                         struct dict_counts want, struct err *e);
 

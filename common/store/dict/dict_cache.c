@@ -217,7 +217,7 @@ static int epoch_counts(struct dict_cache *c, const struct kv_snap *snap, struct
     return rc;
 }
 
-/* One that has no entries yet joins the map before it is loaded, so that a second reader waits for
+/* A dictionary without entries joins the map before it is loaded, so that a second reader waits for
  * the first instead of reading the same rows. Pinned at once where it will be written, so that no
  * reader's thread drops it while it is being opened. */
 static struct dict *find_or_new(struct dict_cache *c, struct dict_id id, bool pin, bool *ret_pinned)

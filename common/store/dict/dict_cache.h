@@ -24,7 +24,7 @@ NODISCARD int dict_cache_write(struct dict_cache *c, struct dict_id id, uint64_t
                                struct dict **ret, struct err *e);
 /* The first of a new, empty epoch, open for writing. */
 struct dict *dict_cache_create(struct dict_cache *c, struct dict_id id, uint64_t seed);
-/* It will not be written again: gives up its tables and lets readers' threads drop it. */
+/* It will not be written again: frees its tables and lets readers' threads drop it. */
 void dict_cache_close_epoch(struct dict_cache *c, struct dict *d);
 /* Drops the least recently used over the limit; those open for writing only if all their entries
  * are in batches up to `committed`. */

@@ -2,9 +2,9 @@
  *
  * dict_cap.h: how many new stack nodes a service and a tenant may still bring today.
  *
- * A program that writes request ids into names of functions would make a dictionary that grows for
- * ever, and every query of its service slow. Over the cap its stacks keep the frames that are known
- * and end in [overflow]; no value is lost, and tomorrow new code is learnt again.
+ * A program that writes request ids into names of functions would make a dictionary that grows
+ * without a bound, and every query of its service slow. Over the cap its stacks keep the frames
+ * that are known and end in [overflow]; no value is lost, and tomorrow new code is learnt again.
  *
  * The tenant's cap is shared: three quarters are for whoever comes first, the last one only for
  * services that brought less than a hundredth of the cap today. So a few noisy services do not take

@@ -7,13 +7,13 @@
  *   here      S -> (string, frame, node of S -> ids of the open epoch)
  *
  * A steady service brings nothing new: then a request names a session and some numbers, and neither
- * side looks at a name. A session only grows, and the same number always means the same, so what is
- * told twice (two requests on their way at once) is skipped. Numbers that were never told here are
- * refused, never guessed: the sender then tells all of it in the ordinary form.
+ * side looks at a name. A session only grows, and the same number always means the same, so a
+ * number that is sent twice (two requests on their way at once) is skipped. Numbers never sent
+ * here are refused, never guessed: the sender then tells all of it in the ordinary form.
  *
  * Sessions belong to the dictionary that is open for writing and go with it: when the epoch closes,
  * when the dictionary leaves memory, is deleted, or the database is opened again. So an id in a
- * session is always one that this dictionary has.
+ * session is always an id of this dictionary.
  *
  * Thread: the shard's.
  */

@@ -341,7 +341,7 @@ void dict_scratch_begin(struct dict_scratch *x, const struct stacks_view *v)
     memset(x->used.ptr, 0, v->nodes + 1);
 }
 
-/* What a request's string is called here, or NONE as long as nobody asked. */
+/* What a request's string is called here, or NONE until it was looked up. */
 static struct str request_string(const struct dict_scratch *x, const struct stacks_view *v,
                                  uint32_t s)
 {
@@ -450,7 +450,7 @@ void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratc
 
 /* ---- a request over its cap ---- */
 
-/* What is known already; NONE. */
+/* The string known for it, or NONE. */
 static uint32_t symbol_session_string(const struct dict *d, const struct stacks_view *v,
                                       struct dict_scratch *x, uint32_t s)
 {

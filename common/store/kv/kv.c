@@ -215,7 +215,7 @@ int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to, s
     CHECK((unsigned)cf < KV_CFS && to.len && to.len <= KV_KEY_BYTES_MAX);
     if (str_cmp(from, to) >= 0)
         return 0;
-    /* A key below `to` that no key of ours below `to` is above: files end inclusively. */
+    /* A key below `to` that no stored key below `to` is above: files end inclusively. */
     buf_init(&last, to.len + DROP_TAIL);
     CHECK(buf_add_str(&last, to));
     while (last.len && last.ptr[last.len - 1] == 0)

@@ -54,9 +54,10 @@ struct kv_opts {
                          RocksDB's spelling: "db:bytes_per_sync=0", "all:num_levels=3" of families,
                          "fine:..." of one. "statistics" counts */
     bool read_only; /* nothing in the folder is changed; writes are ERR_UNAVAILABLE; takes no lock,
-                       so whoever asks makes sure that nobody writes */
+                       so the caller makes sure that no process writes */
 };
-/* Opens or creates. ERR_CONFIG: a folder that is no database or one of a newer version; ERR_BUSY:
+/* Opens or creates. ERR_CONFIG: a folder that is not a database, or a database of a newer version;
+   ERR_BUSY:
  * another process has it open; ERR_CORRUPT, ERR_NO_SPACE, ERR_IO. */
 NODISCARD int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e);
 /* A fresh in-memory one; `faults` may be NULL. */
@@ -77,8 +78,9 @@ size_t kv_batch_bytes(const struct kv_batch *b);
 void kv_batch_reserve(struct kv_batch *b, size_t bytes);
 /* Bytes of the batch from `at` on, until it changes: what was put last ends where it ends. */
 struct str kv_batch_part(const struct kv_batch *b, size_t at, size_t len);
-/* What a batch may have to be written there. Who cannot say beforehand how large one becomes looks
- * before it is written: one that is refused ends all writing (see below). */
+/* What a batch may have to be written there. A caller that cannot say beforehand how large its
+   batch
+ * becomes looks before it writes: a refused batch ends all writing (see below). */
 size_t kv_batch_max(const struct kv *k);
 /* Appends all of `from` to `to`: group commit. A batch over kv_batch_max is refused by kv_write
  * (ERR_LIMIT), also when it was appended. */
@@ -158,7 +160,7 @@ struct kv_disk {
     uint64_t live_bytes[KV_CFS]; /* of the table files in use */
 };
 NODISCARD int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e);
-/* What of a snapshot (NULL: of now) lies far away (common/cold), piece by piece, without looking
+/* What of a snapshot (NULL: of now) is remote (common/cold), piece by piece, without looking
  * there; `each` ends the walk by what it returns, unless that is 0. */
 struct kv_far_owner {
     uint32_t tenant, scope; /* numbers, as in keys */
@@ -168,7 +170,7 @@ struct kv_far {
     enum kv_cf cf;
     struct str first;                  /* key */
     uint64_t bytes;                    /* as stored there; of rows that were deleted since, too */
-    const struct kv_far_owner *owners; /* what is left of the bytes is not known to be anyone's */
+    const struct kv_far_owner *owners; /* the rest of the bytes has no known owner */
     size_t owners_len;
 };
 typedef int (*kv_far_fn)(void *cookie, const struct kv_far *f, struct err *e);

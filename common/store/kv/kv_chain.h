@@ -12,8 +12,9 @@
 /* Each batch puts the row `key`, whose value begins with the number of the batch, u64be, one more
  * than the one before; the first is 1. Reads the write-ahead logs of the database in dir, which is
  * not open, and changes nothing. ERR_CORRUPT: a log lacks bytes that were synced, or numbers are
- * missing. The latter is looked for only where no list says what was synced (rocks_wal_sizes.cc).
- * 0 also where there is no database, or where no batch has the row. Thread: any. */
+ * missing. Missing numbers are looked for only where no list says what was synced
+ * (rocks_wal_sizes.cc). 0 also where no database exists, or where no batch has the row. Thread:
+ * any. */
 NODISCARD int kv_rocks_check_chain(const char *dir, enum kv_cf cf, struct str key, struct err *e);
 
 #endif

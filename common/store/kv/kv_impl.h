@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kv_impl.h: what the implementations of kv.h share: the table of functions each fills, the bytes
- * of a batch. Nobody else includes it, but for kvs over other kvs (common/cold, common/repl).
+ * of a batch. Only they and kvs over other kvs include it (common/cold, common/repl).
  */
 #ifndef COMMON_STORE_KV_KV_IMPL_H
 #define COMMON_STORE_KV_KV_IMPL_H

@@ -65,7 +65,7 @@ struct kv_mem {
     uint64_t levels; /* state of the dice for node heights */
     struct list snaps;
     size_t iters;
-    VEC(struct node *) stale;     /* may have versions nobody needs */
+    VEC(struct node *) stale;     /* may have versions that no reader needs */
     struct kv_batch *doubt;       /* failed after it reached the log, or NULL */
     VEC(struct loose) loose;      /* in order */
     int failed;                   /* code of the failed write; sticky */
@@ -342,7 +342,7 @@ struct mem_iter {
     struct buf key, value; /* owned copies */
 };
 
-/* On from node `n`: the first one that has a version at our seq and lies below the end. */
+/* On from node `n`: the first node with a version at our seq and below the end. */
 static void settle(struct mem_iter *i, struct node *n)
 {
     const struct version *v = NULL;

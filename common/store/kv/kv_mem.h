@@ -31,8 +31,8 @@ enum kv_mem_crash {
 /* Batches a power cut may lose: accepted since the last sync, and one in doubt. */
 uint64_t kv_mem_unsynced(struct kv *k);
 /* Crashes and reopens. A batch in doubt counts as the last unsynced one: KV_MEM_POWER with a large
- * enough `keep` and kills bring it back. Iterators and snapshots must be gone; go on with
- * what is returned. The fault struct stays attached, fail_in is cleared. */
+ * enough `keep` and kills bring it back. Iterators and snapshots must be gone; continue with
+ * the returned database. The fault struct stays attached, fail_in is cleared. */
 struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep);
 
 /* What kv_mem_reopen would give, as a store of its own without faults; k stays as it is, with its

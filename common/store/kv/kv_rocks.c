@@ -5,7 +5,7 @@
  *
  * After a failed write nothing more is accepted (`failed`): the failed batch may or may not be in
  * the log, and what follows it must not be acked on top of that. Reopening settles it. Background
- * work ends with it, too; reads go on.
+ * work ends with it, too; reads continue.
  *
  * A read that finds no room in the block cache (all blocks pinned, or one block larger than a shard
  * of the cache) is repeated without keeping what it reads.
@@ -346,7 +346,7 @@ static int rocks_sizes(struct kv *k, enum kv_cf cf, const struct kv_range *range
     return message ? kv_rocks_fail(e, message, "cannot ask for sizes") : 0;
 }
 
-/* What lies in the folder, by kind. Files come and go meanwhile: what is gone has no bytes. */
+/* Bytes in the folder, by kind. Files come and go meanwhile: a deleted file has no bytes. */
 static int rocks_disk(struct kv *k, struct kv_disk *ret, struct err *e)
 {
     struct kv_rocks *r = kv_rocks_of(k);
@@ -393,7 +393,8 @@ static bool rocks_compact(struct kv *k, enum kv_cf cf, struct str from, struct s
     if (kv_rocks_full(r) || atomic_load(&r->closing))
         return false;
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
-    /* Others go on: it only shares the threads and the rate limit of all compactions. */
+    /* Other compactions continue: it only shares the threads and the rate limit of all
+       compactions. */
     rocksdb_compactoptions_set_exclusive_manual_compaction(o, 0);
     rocksdb_compact_range_cf_opt(r->db, r->cf[cf], o, from.ptr, from.len, to.ptr, to.len);
     rocksdb_compactoptions_destroy(o);

@@ -5,10 +5,10 @@
  * two records, and RocksDB replays the next one over the hole.
  *
  * The database is opened to be read, and no record of the logs is put into it: what the row says
- * then, it said in the table files. The logs the family needs must go on from there, one by one. A
- * log from before its last flush, which other families need, must end there.
+ * then, it said in the table files. The logs the family needs must continue from there, one by
+ * one. A log older than its last flush, which other families need, must end there.
  *
- * An error of that opening is left to the one that follows, which is to write.
+ * An error of that opening is left to the next opening, which is to write.
  *
  * What this cannot see: a hole in logs that only other families need, where none of the records
  * behind it is left; a hole that was flushed to table files. What stands behind a torn record is

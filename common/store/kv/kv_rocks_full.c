@@ -9,12 +9,12 @@
  * deleting what was not there, at each start and each flush behind it. So:
  *
  * - a range with few keys is deleted key by key, one without any not at all. Compactions that drop
- *   all of such deletions make no file. What is left are large deletions (a purge, a bucket of
+ *   all of such deletions make no file. Large deletions remain (a purge, a bucket of
  *   write ids), whose compactions usually have something to write;
  * - a compaction waits at its beginning as long as the disk is full. It would fail anyway, after
  *   writing what little is left. RocksDB asks for a compaction filter at that point, outside of
- *   its locks; it is told that there is none. Not for ever: a manual compaction may wait for
- *   the one that waits, and somebody for that.
+ *   its locks; it gets none. The wait has a bound: a manual compaction may wait for
+ *   the compaction that waits, and a caller for that.
  *
  * Threads: kv_rocks_del_range is the writer's; the gate runs on RocksDB's threads.
  */

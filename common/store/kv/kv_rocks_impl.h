@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kv_rocks_impl.h: shared by kv_rocks.c (reads and writes) and kv_rocks_open.c (options, open,
- * close). Nobody else includes it.
+ * close). No other file includes it.
  */
 #ifndef COMMON_STORE_KV_KV_ROCKS_IMPL_H
 #define COMMON_STORE_KV_KV_ROCKS_IMPL_H
@@ -33,7 +33,7 @@ struct kv_rocks {
     rocksdb_writebatch_t *batch; /* reused by the writer */
     int failed;                  /* code of the write that failed; sticky */
     bool read_only;
-    _Atomic bool closing; /* whoever waits for room gives up */
+    _Atomic bool closing; /* a writer that waits for room ends its wait */
     char *dir;            /* owned */
 };
 

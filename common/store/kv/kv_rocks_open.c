@@ -367,7 +367,7 @@ static int check_families(const struct kv_rocks *r, const char *dir, struct err 
     int rc = 0;
 
     if (message) {
-        rocksdb_list_column_families_destroy(names, n); /* there is a list all the same */
+        rocksdb_list_column_families_destroy(names, n); /* there is a list nevertheless */
         return kv_rocks_fail(e, message, "cannot list the column families");
     }
     for (size_t i = 0; i < n && !rc; i++)

@@ -7,9 +7,10 @@
  * least below which a cache or a memtable does not work at all, so that a hundred of them passed
  * the limit. A cache in common needs nothing more: the least recently used block of all goes.
  *
- * Memtables are less willing. RocksDB counts all of them, and who writes while they are too large
- * writes out his own: one busy database among idle ones would write out a few rows at each write,
- * while the idle ones hold the memory. So the largest are written out before it comes to that.
+ * Memtables are less willing. RocksDB counts all of them, and a database that writes while they
+ * are too large writes out its own: one busy database among idle ones would write out a few rows
+ * at each write, while the idle ones hold the memory. So the largest are written out before it
+ * comes to that.
  *
  * Threads: `lock` guards the list; a database is closed only after it left it, so it stays open
  * while its memtables are looked at. Beginning to write out takes the database's own locks, behind

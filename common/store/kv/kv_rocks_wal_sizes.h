@@ -19,7 +19,7 @@ struct wal_sizes {
     std::string manifest;                  /* its name; "": nothing is known of it */
     uint64_t manifest_bytes = 0;           /* synced */
 
-    /* Reads the file. False: there is none that is about the database as it is now, and nothing is
+    /* Reads the file. False: no file is about the database in its present state, and nothing is
      * known. */
     bool load(rocksdb::FileSystem *fs, const std::string &dir);
     /* Replaces the file, and syncs it and the folder. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rocks_chain: reads the values of one row in the records of write-ahead logs, while RocksDB opens
- * a database to read it. It is told of each record, and has it passed over: nothing of the logs
+ * a database to read it. It sees each record, and has it passed over: nothing of the logs
  * comes into memory. Values begin with a number, u64be; a deletion counts as KV_CHAIN_ANY.
  *
- * Thread: the one that opens the database.
+ * Thread: that which opens the database.
  */
 #include <rocksdb/c.h>
 #include <rocksdb/wal_filter.h>

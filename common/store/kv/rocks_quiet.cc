@@ -4,7 +4,7 @@
  *
  * RocksDB's own writes a file LOG into the database. Once a line of it fails on a full disk, the
  * next one fails an assertion of builds that have them, and opening writes a thousand lines: a
- * shard that is opened on a full disk, or one that fills up meanwhile, took the process along.
+ * shard that is opened on a full disk, or whose disk fills up meanwhile, took the process along.
  * Nothing is lost: what matters comes back as errors.
  */
 #include <rocksdb/c.h>

@@ -340,7 +340,7 @@ class ordered_files : public rdb::FileSystemWrapper
         *ret = counts ? now.check(target(), dir) : IOStatus::OK();
         return counts;
     }
-    /* Behind that: CURRENT names the manifest of this open. The logs are as they were synced. */
+    /* Behind that: CURRENT names the manifest of this open. The logs have their synced bytes. */
     IOStatus opened()
     {
         std::lock_guard<std::mutex> hold(lock);

@@ -15,7 +15,7 @@
  *
  * The manifest's bytes are for rocks_manifest.cc, and may be missing. It counts only if the second
  * line is what CURRENT names. Each open of a database begins another manifest, so a version of the
- * program that does not know SIZES leaves one that does not count: that version deletes logs
+ * program that does not know SIZES leaves a list that does not count: that version deletes logs
  * without taking them from the list.
  *
  * A log is taken from the list, and the list is synced, before the log is deleted. So a log of the
@@ -61,7 +61,7 @@ bool read_all(rdb::FileSystem *fs, const std::string &path, std::string *ret)
     return true;
 }
 
-/* The next line of `text`, without its end; false: there is none that is whole. */
+/* The next line of `text`, without its end; false: no whole line is left. */
 bool next_line(const std::string &text, size_t *at, std::string *line)
 {
     size_t end = text.find('\n', *at);

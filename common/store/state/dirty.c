@@ -5,7 +5,7 @@
  * Marks of open nodes have entry 0 whatever is sealed, so they are put blindly, or not at all when
  * the part remembers them. Marks of nodes that were due already carry the entry and keep the slot
  * at which the first one came, which is read unless remembered. Engine time never goes back: an
- * entry that finds a node open is older than every one that finds it due, so 0 never comes after
+ * entry that finds a node open is older than every entry that finds it due, so 0 never comes after
  * another value as long as the mark stands.
  *
  * Late data of a node that was built gather a little before it is built again: build_due.c adds a
@@ -128,7 +128,7 @@ static int mark_level(struct store *s, struct kv_batch *b, const struct dirty_ch
         if (rc && rc != ERR_NOT_FOUND)
             return rc;
         new = (struct dirty_mark){ c->entry, old.since };
-        /* A mark of entry 0 is from before it was due: it waits for its first build. */
+        /* A mark of entry 0 is older than its due time: it waits for its first build. */
         if (!old.entry && since_of(s, c, level, !rc, &new.since, e))
             return e->code;
     }

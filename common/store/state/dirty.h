@@ -13,8 +13,8 @@
  *           waits a little from then on, for more (build.h); of a node that was never built so much
  *           earlier that it does not wait. 0 while entry is 0.
  *
- * Whoever changes rows of a node puts the marks of all levels above into the same batch; whoever
- * builds a node deletes its mark in the batch with its last rows.
+ * A writer that changes rows of a node puts the marks of all levels above into the same batch; the
+ * builder of a node deletes its mark in the batch with its last rows.
  */
 #ifndef COMMON_STORE_STATE_DIRTY_H
 #define COMMON_STORE_STATE_DIRTY_H
@@ -52,7 +52,7 @@ struct dirty_change {
 };
 NODISCARD int dirty_mark(struct store *s, struct kv_batch *b, const struct dirty_change *c,
                          struct err *e);
-/* An `entry` for a step that is none of the seal log: no two calls give the same. */
+/* An `entry` for a step outside of the seal log: no two calls give the same. */
 uint64_t dirty_entry(struct store *s);
 /* The node is built. */
 void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,

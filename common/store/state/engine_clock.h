@@ -14,9 +14,9 @@
  *   a 60th of the jump     else: a week off is 3 hours, a month 12 hours
  *   a week                 at most
  *
- * So a machine that was off goes on by itself, and a clock that is years ahead leaves somebody a
- * week to see to it before any harm is done. Engine time that followed a wrong clock cannot be
- * taken back: floors and write ids went with it.
+ * So a machine that was off continues by itself, and a clock that is years ahead leaves the
+ * operator a week to correct it before any harm is done. Engine time that followed a wrong clock
+ * cannot be taken back: floors and write ids went with it.
  *
  * Sealing deletes nothing, and does not wait as long: two minutes after a jump of any size it goes
  * by the wall clock (engine_clock_seal_ahead).
@@ -43,16 +43,17 @@
 
 /* What a process knows of the clocks of others. */
 struct engine_clock_others {
-    _Atomic int64_t low, high; /* less the monotonic clock; INT64_MIN: nobody is heard */
+    _Atomic int64_t low, high; /* less the monotonic clock; INT64_MIN: no other clock is known */
 };
 void engine_clock_others_init(struct engine_clock_others *o);
-/* Clocks of others, and the own one, less the monotonic clock; len 0 or 1: nobody is heard. Sorts
+/* Clocks of others, and the own one, less the monotonic clock; len 0 or 1: no other clock is
+   known. Sorts
  * them. */
 void engine_clock_others_set(struct engine_clock_others *o, int64_t *less_mono_ms, size_t len);
 
 struct engine_clock {
     const struct clock *clock;                /* borrowed */
-    const struct engine_clock_others *others; /* borrowed; NULL: nobody is ever heard */
+    const struct engine_clock_others *others; /* borrowed; NULL: no other clock is ever known */
     int64_t base_ms;
     uint64_t base_mono_ms;
     bool held;              /* the wall clock is not followed: it is ahead, or far behind */

@@ -8,11 +8,11 @@
  *
  * A leaf begins with its first row, so a sum that is there from the beginning is complete. Folding
  * subtracts: an entry may end in the middle of a leaf, and sums are exact. A leaf without rows is
- * forgotten; should late rows come, it begins anew.
+ * forgotten; should late rows come, it begins again.
  *
  * A group without leaves is forgotten, too; that it was folded lives on in `gone`, which counts for
  * all groups that are not here. So a reader whose snapshot is older than that scans: seldom, and
- * only while he overlaps a seal.
+ * only while it overlaps a seal.
  */
 #include "common/store/state/hot.h"
 
@@ -110,7 +110,7 @@ static void charge(struct hot *h, struct group *g, struct leaf *l)
         list_add_tail(&h->lru, &g->lru);
 }
 
-/* The rows stay counted; who asks scans them. */
+/* The rows stay counted; a reader scans them. */
 static void drop_sum(struct hot *h, struct group *g, struct leaf *l)
 {
     l->whole = false;
@@ -234,7 +234,7 @@ size_t hot_bytes(struct hot *h)
 void hot_resize(struct hot *h, size_t bytes_max)
 {
     mutex_lock(&h->lock);
-    h->o.bytes_max = MAX(bytes_max, 1u); /* 0 would mean that there are none at all */
+    h->o.bytes_max = MAX(bytes_max, 1u); /* 0 would mean no sums at all */
     trim(h);
     mutex_unlock(&h->lock);
 }
@@ -350,7 +350,7 @@ static void count(struct leaf *l, uint32_t slot, struct str vector, bool minus)
     struct err e;
 
     if (vec_peek(vector, &r, &e)) {
-        l->whole = false; /* who scans reports what is wrong with it */
+        l->whole = false; /* a reader that scans it reports what is wrong */
         return;
     }
     if (r.meta.writes > 1)

@@ -8,11 +8,11 @@
  * by hot_fold when a seal folds them. Everything here may be dropped at any moment: then the rows
  * are scanned, the answer is the same.
  *
- * When may a reader use a sum? He has a snapshot and knows the state it shows: `applied` (seal
+ * When may a reader use a sum? It has a snapshot and knows the state it shows: `applied` (seal
  * entries) and `seq` (batches), see view.c. The sum moves on meanwhile:
- *   - a fold since his snapshot would take rows away that his snapshot shows unsealed: then
- *     he must scan (group.folded > applied)
- *   - rows added since then are newer than his snapshot. They are unsealed in any case, so they are
+ *   - a fold since its snapshot would take rows away that its snapshot shows unsealed: then
+ *     it must scan (group.folded > applied)
+ *   - rows added since then are newer than its snapshot. They are unsealed in any case, so they are
  *     not in the vectors he reads: a live view takes them, a strict one scans (tests, held views)
  *
  * Thread: hot_add and hot_fold under the store's write lock, together with the publishing of the
