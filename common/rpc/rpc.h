@@ -94,10 +94,9 @@ bool rpc_net_meet(const struct rpc_net *n, const char *addr);
 void rpc_net_told(const struct rpc_net *n, void (*fn)(void *cookie, const struct rpc_told *t),
                   void *cookie);
 /* Decides whether two cluster numbers that differ may work together
-   (common/cluster/view/config_fingerprint.h).
- * 0: they may. ERR_CONFLICT: the peer's frames are dropped, as without this function. ERR_CONFIG:
- * the two exchange pings, both get the text, and all other frames are refused with it: such a peer
- * is down. */
+ * (common/cluster/view/config_fingerprint.h). 0: they may. ERR_CONFLICT: the peer's frames are
+ * dropped, as without this function. ERR_CONFIG: the two exchange pings, both get the text, and
+ * all other frames are refused with it: such a peer is down. */
 typedef int (*rpc_judge_fn)(uint64_t mine, uint64_t theirs, struct err *e) NODISCARD;
 void rpc_net_judge(struct rpc_net *n, rpc_judge_fn judge);
 /* Frames refused so far for this reason. */

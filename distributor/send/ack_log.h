@@ -55,7 +55,7 @@ bool ack_log_doubt(struct ack_log *a, const struct ledger_write *w, const struct
                    uint64_t now_ms);
 
 /* The next group that is due, which is the caller's until ack_log_later or ack_log_end; NULL:
-   none. */
+ * none. */
 struct ack_log_group *ack_log_take(struct ack_log *a, uint64_t now_ms);
 void ack_log_later(struct ack_log *a, struct ack_log_group *g, uint64_t due_ms);
 void ack_log_drop(struct ack_log *a, struct ack_log_entry *x);

@@ -64,7 +64,7 @@ struct replica_of { /* one shard */
     uint64_t left_term;       /* replicas_orphaned.c: of the record that does not name us */
     bool left_kept;
     /* Of the job (blocking_job.h) in OPENING and STARTING: while it runs, the loop leaves them
-       alone. */
+     * alone. */
     size_t shares; /* of memory, read when it began */
     struct kv *kv;
     struct store *store;

@@ -26,8 +26,8 @@ void placement_guard_free(
 /* The version of a map that checks go by, of writes and of reads. Loop. */
 uint64_t placement_guard_version(struct placement_guard *p);
 /* The controller gave up what the map of that version announced
-   (common/cluster/control/controller.h): it
- * is as if it were not announced. What is confirmed from now on is no earlier than its time. Loop.
+ * (common/cluster/control/controller.h): it is as if it were not announced. What is confirmed from
+ * now on is no earlier than its time. Loop.
  */
 void placement_guard_give_up(struct placement_guard *p, uint64_t version);
 uint64_t placement_guard_gave_up(const struct placement_guard *p); /* the last one; 0: none */

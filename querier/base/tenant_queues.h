@@ -31,7 +31,7 @@ struct tenant_queue { /* in the query */
     struct tenant_queue_tenant *tenant; /* NULL: has not entered, or left */
     struct tenant_queue_limits limits;  /* those that held when it entered */
     /* The query's turn has come; it leaves by tenant_queue_leave. Not inside tenant_queue_enter of
-       another. */
+     * another. */
     void (*go)(void *cookie);
     void *cookie;
 };

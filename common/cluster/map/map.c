@@ -109,8 +109,7 @@ static bool announced(const struct map_steps *s)
 }
 
 /* With what is announced, behind what holds without steps: map_pending.h announces none that does
-   not
- * fit. */
+ * not fit. */
 static uint32_t sizes_of(const struct map_steps *s, uint32_t ret[MAP_STEPS_MAX])
 {
     uint32_t len = 0;

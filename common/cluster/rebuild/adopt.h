@@ -45,8 +45,7 @@ struct adopt_opts { /* everything is copied */
     const char *cluster_id; /* of the new cluster: CLUSTER_ID_LEN hex digits */
     struct adopt_plan plan;
     /* Where the data are (placement_history.h), of the plan's number of shards: the first map says
-       so, too.
-     * NULL: all services are in one shard each. */
+     * so, too. NULL: all services are in one shard each. */
     const struct map *places;
 };
 /* Makes what of it is not there yet: plan, records of all shards, our number, last map and id; so

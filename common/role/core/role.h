@@ -137,7 +137,7 @@ struct role {
     /* Optional: adds members to the role's object on /ring, e.g. its peers and their state. */
     void (*ring)(void *self, struct json *j);
     /* Optional, of roles that keep shards: what they know beside the view (cluster_dump_routes.h).
-       */
+     */
     void (*kept)(void *self, struct cluster_dump *k);
 };
 /* NULL-ended, in start order; drain order is the reverse. Defined by each binary. */

@@ -33,8 +33,7 @@ struct hedged_call_opts {
     size_t target;
     uint64_t deadline_ms; /* from now */
     /* NULL: never sent twice. Else it says that another copy would help: hedged_call_send_second
-       with one, now or
-     * later, or never. */
+     * with one, now or later, or never. */
     void (*more)(void *cookie);
     rpc_done_fn done; /* never inside of hedged_call_begin or hedged_call_send_second */
     void *cookie;

@@ -50,8 +50,7 @@ struct peer_paths *peer_paths_new(struct loop *loop, uint64_t hedge_ms, struct m
 void peer_paths_free(struct peer_paths *w); /* no call waits; NULL is fine */
 
 /* Returns the way to an address, new if it has none. At PEER_PATHS_MAX the way that was not used
-   for
- * longest is replaced. Lives as long as it is held (way_hold, way_drop), else for this turn. */
+ * for longest is replaced. Lives as long as it is held (way_hold, way_drop), else for this turn. */
 #define PEER_PATHS_MAX 4096 /* as rpc's peers */
 struct way *peer_paths_at(struct peer_paths *w, const char *addr);
 static inline struct way *way_hold(struct way *at)

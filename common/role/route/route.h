@@ -43,8 +43,7 @@ size_t route_target(const struct route *r, uint32_t shard);
 /* ERR_UNAVAILABLE: no leader is known. */
 struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
 /* Reports that a call to the target, direct or relayed (hedged_call_went_round), failed: the view
-   is
- * refreshed soon. */
+ * is refreshed soon. */
 void route_failed(struct route *r, size_t target, bool went_round);
 /* Sends one query. Where shards move it is sent again, until the deadline, while the shard has no
  * leader; else while its ingester may be back within seconds. So it must be harmless to ask twice.

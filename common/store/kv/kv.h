@@ -57,8 +57,7 @@ struct kv_opts {
                        so the caller makes sure that no process writes */
 };
 /* Opens or creates. ERR_CONFIG: a folder that is not a database, or a database of a newer version;
-   ERR_BUSY:
- * another process has it open; ERR_CORRUPT, ERR_NO_SPACE, ERR_IO. */
+ * ERR_BUSY: another process has it open; ERR_CORRUPT, ERR_NO_SPACE, ERR_IO. */
 NODISCARD int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e);
 /* A fresh in-memory one; `faults` may be NULL. */
 struct kv_mem_faults;
@@ -79,8 +78,7 @@ void kv_batch_reserve(struct kv_batch *b, size_t bytes);
 /* Bytes of the batch from `at` on, until it changes: what was put last ends where it ends. */
 struct str kv_batch_part(const struct kv_batch *b, size_t at, size_t len);
 /* What a batch may have to be written there. A caller that cannot say beforehand how large its
-   batch
- * becomes looks before it writes: a refused batch ends all writing (see below). */
+ * batch becomes looks before it writes: a refused batch ends all writing (see below). */
 size_t kv_batch_max(const struct kv *k);
 /* Appends all of `from` to `to`: group commit. A batch over kv_batch_max is refused by kv_write
  * (ERR_LIMIT), also when it was appended. */

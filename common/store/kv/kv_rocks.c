@@ -394,7 +394,7 @@ static bool rocks_compact(struct kv *k, enum kv_cf cf, struct str from, struct s
         return false;
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     /* Other compactions continue: it only shares the threads and the rate limit of all
-       compactions. */
+     * compactions. */
     rocksdb_compactoptions_set_exclusive_manual_compaction(o, 0);
     rocksdb_compact_range_cf_opt(r->db, r->cf[cf], o, from.ptr, from.len, to.ptr, to.len);
     rocksdb_compactoptions_destroy(o);

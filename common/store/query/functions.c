@@ -78,7 +78,7 @@ static int new_function(struct functions *x, struct str name, uint32_t *ret, str
 }
 
 /* Names of a dictionary do not move while function_cost_calc holds it, so their address is a key.
-   */
+ */
 static int find(struct functions *x, struct str name, uint32_t *ret, struct err *e)
 {
     uint64_t key = (uint64_t)(uintptr_t)name.ptr << 1 | !name.len;

@@ -47,8 +47,7 @@ struct engine_clock_others {
 };
 void engine_clock_others_init(struct engine_clock_others *o);
 /* Clocks of others, and the own one, less the monotonic clock; len 0 or 1: no other clock is
-   known. Sorts
- * them. */
+ * known. Sorts them. */
 void engine_clock_others_set(struct engine_clock_others *o, int64_t *less_mono_ms, size_t len);
 
 struct engine_clock {
@@ -71,7 +70,7 @@ void engine_clock_init(struct engine_clock *c, const struct clock *clock, int64_
 void engine_clock_stood(struct engine_clock *c, int64_t stood_ms, int64_t wall_ms);
 int64_t engine_clock_now(struct engine_clock *c);
 /* By how much sealing is ahead of engine time, as of the last engine_clock_now; not while paused.
-   */
+ */
 int64_t engine_clock_seal_ahead(const struct engine_clock *c);
 /* How long a jump so far must stand. */
 int64_t engine_clock_wait_ms(int64_t ahead_ms);

@@ -24,7 +24,7 @@ NODISCARD int pipe_write(struct store *s, struct kv_batch *b, const struct pipe_
 /* Notes that staged batch `seq` has an unsealed row of this minute. Shard thread. */
 void pipe_staged(struct store *s, uint64_t seq, uint32_t bucket);
 /* Makes a snapshot, and sets s->published_applied to a seal entry that it shows. Holding `write`.
-   */
+ */
 struct kv_snap *pipe_snap(struct store *s);
 
 #endif

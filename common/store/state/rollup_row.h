@@ -87,17 +87,17 @@ enum rollup_row_form {
     ROLLUP_ROW_VECTOR
 };
 /* Replaces *out. ERR_LIMIT. ROLLUP_ROW_LIST writes meta and needs no vector; for the others the
-   vectors
- * must add up to what the rows say: ERR_CORRUPT if rows of members are missing or twice there. */
+ * vectors must add up to what the rows say: ERR_CORRUPT if rows of members are missing or twice
+ * there. */
 NODISCARD int rollup_row_sum_end(struct rollup_row_sum *s, enum rollup_row_form form,
                                  struct buf *out, struct err *e);
 
 /* ---- building: levels 2..7 from the rows of all children ---- */
 
 /* The row of the parent: a list if it has fewer than ROLLUP_ROW_VECTOR_FROM members, else a
-   vector. Pure:
- * the order of children does not matter. A child that is a list without a vector can only be part
- * of a list: else it comes with both (rollup_children). ret_meta: as the rows add up. */
+ * vector. Pure: the order of children does not matter. A child that is a list without a vector can
+ * only be part of a list: else it comes with both (rollup_children). ret_meta: as the rows add up.
+ */
 NODISCARD int rollup_row_merge(struct rollup_row_sum *s, const struct str *rows, size_t n,
                                struct buf *out, struct vec_meta *ret_meta, struct err *e);
 /* Do these rows make a list? Then nobody needs the rows of their members. */

@@ -117,7 +117,7 @@ static void find_frames(struct pprof_find *x, uint32_t *ret)
 }
 
 /* The step of n frames. SYMBOL_SESSION_NONE: not known, or n is 0: such a location is an address.
-   */
+ */
 static inline uint32_t find_step(const struct symbol_session *k, const uint32_t *frames, size_t n)
 {
     if (LIKELY(n == 1 && frames[0] < SYMBOL_SESSION_MANY))

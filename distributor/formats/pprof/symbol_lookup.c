@@ -4,8 +4,7 @@
 #include "common/base/mem.h"
 
 /* The position of the first that has this tag: nearly always what is looked for.
-   SYMBOL_SESSION_NONE: no
- * such. */
+ * SYMBOL_SESSION_NONE: no such. */
 static inline uint32_t first_of(const struct symbol_session_slots *t, uint32_t tag)
 {
     size_t at = tag & t->mask;

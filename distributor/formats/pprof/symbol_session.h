@@ -115,7 +115,7 @@ void symbol_lookup_frames(const struct symbol_session *k, const struct frame *f,
 uint32_t symbol_session_find_step(const struct symbol_session *k, const uint32_t *frames, size_t n);
 
 /* ---- a path: n > 0 steps, leaf first, two in a number; filled up to SYMBOL_SESSION_PATH_STEPS
-   with 0 -- */
+ * with 0 -- */
 static inline size_t symbol_session_path_len(size_t n) /* in numbers */
 {
     return (n + SYMBOL_SESSION_PATH_STEPS - 1) / SYMBOL_SESSION_PATH_STEPS *
@@ -131,7 +131,7 @@ static inline uint64_t symbol_session_hash_more(uint64_t h, uint64_t a, uint64_t
     return hash_mix(a ^ h, b ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
 }
 /* The node of a path; SYMBOL_SESSION_NONE if there is no room, or it has more than `most` frames.
-   */
+ */
 uint32_t symbol_session_node(struct symbol_session *k, const uint64_t *path, size_t n,
                              uint64_t hash, uint64_t most);
 

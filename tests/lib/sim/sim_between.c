@@ -84,7 +84,7 @@ static bool all_up(struct world *w)
 }
 
 /* A change of places that is announced while the service is away stops its service
-   (placement_guard.h). */
+ * (placement_guard.h). */
 static bool places_rest(struct world *w)
 {
     int64_t rev;
