@@ -116,7 +116,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Every name in a command's list is an option, and every option is somebody's. */
+/* Every name in a command's list is an option, and every option is in a command's list. */
 static void test_tables_agree(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void test_tables_agree(void **state)
         for (size_t k = 0; cli_commands[k]; k++)
             users += cli_command_takes(cli_commands[k], &cli_options[i]);
         if (!users)
-            fail_msg("--%s belongs to nobody", cli_options[i].name);
+            fail_msg("no command takes --%s", cli_options[i].name);
         for (size_t k = 0; k < i; k++) {
             assert_string_not_equal(cli_options[i].name, cli_options[k].name);
             assert_true(!cli_options[i].letter || cli_options[i].letter != cli_options[k].letter);
