@@ -242,8 +242,8 @@ static void test_a_document_that_is_gone(void **state)
     assert_int_equal(document_or_gone(0, "one", true), ERR_NOT_FOUND); /* of deletes alone */
 }
 
-/* Who deletes all of a tenant and hears nothing asks again; what the tenant wrote down meanwhile
- * came later and stays. */
+/* A client that deletes all of a tenant and gets no answer asks again. Documents that the tenant
+ * stored meanwhile are newer and stay. */
 static void test_documents(void **state)
 {
     int code;

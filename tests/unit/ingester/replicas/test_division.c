@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets how much: never more than there is together, nobody less than he wants while another has
- * more than an equal part.
+ * How much each shard gets: never more than there is together, and no shard gets less than it wants
+ * while another has more than an equal part.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,13 +22,13 @@ static void test_table(void **state)
         size_t n;
     } rows[] = {
         { "one has it all", 100, { 10 }, { 100 }, 1 },
-        { "one that wants more", 100, { DIVISION_MORE }, { 100 }, 1 },
+        { "one wants more than there is", 100, { DIVISION_MORE }, { 100 }, 1 },
         { "all want more", 100, { DIVISION_MORE, DIVISION_MORE, 60, 80 }, { 25, 25, 25, 25 }, 4 },
-        { "the busy one gets what is left", 100, { 10, DIVISION_MORE, 5, 0 }, { 10, 85, 5, 0 }, 4 },
+        { "the busy one gets the rest", 100, { 10, DIVISION_MORE, 5, 0 }, { 10, 85, 5, 0 }, 4 },
         { "two busy ones", 100, { 10, DIVISION_MORE, 50, 0 }, { 10, 45, 45, 0 }, 4 },
-        { "who wants less than he may have", 100, { 10, DIVISION_MORE, 30 }, { 10, 60, 30 }, 3 },
-        { "nobody wants it", 100, { 10, 20, 10, 0 }, { 25, 35, 25, 15 }, 4 },
-        { "nobody", 100, { 0 }, { 0 }, 0 },
+        { "one wants less than it may have", 100, { 10, DIVISION_MORE, 30 }, { 10, 60, 30 }, 3 },
+        { "all have enough", 100, { 10, 20, 10, 0 }, { 25, 35, 25, 15 }, 4 },
+        { "no shards", 100, { 0 }, { 0 }, 0 },
     };
 
     (void)state;
