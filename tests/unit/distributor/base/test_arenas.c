@@ -61,7 +61,7 @@ static void test_chunks_grow_to_what_is_needed(void **state)
     arenas_free(as);
 }
 
-/* What is kept is counted; where memory is short it is given back, and no more is kept. */
+/* Kept arenas are counted. Where memory is short they are freed, and no more are kept. */
 static void test_counted_and_given_back(void **state)
 {
     struct arenas *as = arenas_new(4, 64 * KIB);
@@ -73,7 +73,7 @@ static void test_counted_and_given_back(void **state)
         all[i] = arenas_take(as, MIB);
         assert_non_null(arena_alloc(all[i], 10 * KIB));
     }
-    assert_int_equal(arenas_bytes(as), 0); /* in use: whoever took them counts them */
+    assert_int_equal(arenas_bytes(as), 0); /* in use: their owners count them */
     for (size_t i = 0; i < 4; i++)
         arenas_give(as, all[i]);
     size_t four = arenas_bytes(as);
@@ -107,7 +107,7 @@ static void take_and_give(void *cookie)
         unsigned char *p = arena_alloc(a, 100 + i % 5000);
         memset(p, (int)i, 100);
         for (size_t k = 0; k < 100; k++)
-            CHECK(p[k] == (unsigned char)i); /* nobody else has it */
+            CHECK(p[k] == (unsigned char)i); /* no other thread has it */
         arenas_give(as, a);
     }
 }

@@ -70,7 +70,7 @@ static void add(struct world *w, uint32_t shard, uint32_t epoch, unsigned tenant
     c->sum.low += one.low;
 }
 
-/* What is due is what was added, all of it, and not before its time. */
+/* All added writes become due, and not before their time. */
 static void take(struct world *w)
 {
     struct acked_group *g;
@@ -182,7 +182,7 @@ static void test_late(void **state)
     acked_end(a, g);
     assert_false(acked_add(a, &w, &one, closed + EPOCH));
     assert_true(acked_add(a, &much_later, &one, closed + 60 * EPOCH));
-    assert_false(acked_add(a, &w, &one, closed + 60 * EPOCH)); /* nobody knows of that epoch */
+    assert_false(acked_add(a, &w, &one, closed + 60 * EPOCH)); /* that epoch is not known */
     memset(long_name, 'x', sizeof(long_name));
     w = (struct ledger_write){ 3, 10 + 64, str_n(long_name, sizeof(long_name)) };
     assert_false(acked_add(a, &w, &one, closed + 60 * EPOCH));

@@ -196,7 +196,7 @@ static size_t flood(const struct known *k, size_t words, size_t still, size_t co
     return n;
 }
 
-/* Whoever knows this source can not make names that all fall on one slot. */
+/* A sender that knows this source cannot make names that all fall on one slot. */
 static void test_flood(void **state)
 {
     struct known *k = known_new(session, UINT64_C(0x243f6a8885a308d3), 4096, MIB);
