@@ -245,8 +245,8 @@ static bool named(struct run *r, const struct model_push *p, struct str tenant,
     return yes > 0;
 }
 
-/* All of the push is deleted, now or before: that delete has a guard. What went with its tenant is
- * none of the tenant that has the name now. */
+/* All of the push is deleted, now or before: that delete has a guard. A push that was deleted with
+ * its tenant does not count for the tenant that has the name now. */
 static void bury(struct run *r, struct pushed *p, const struct tomb *t)
 {
     if (p->buried || (t->kind != TOMB_TENANT && !t->services))

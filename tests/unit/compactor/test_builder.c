@@ -178,14 +178,14 @@ static void run_until_built(struct bed *b)
 {
     size_t quiet = 0;
 
-    /* Quiet for several seconds: what is due at level 2 is seen once a second. */
+    /* Quiet for several seconds: the due nodes of level 2 are counted once a second. */
     for (size_t i = 0; i < 600; i++) {
         rpc_bed_sleep(&b->in.rpc, b->in.dir ? 100 : 3000);
         quiet = rpc_bed_metric(&b->in.rpc, "embertree_compactor_build_nodes_due") ? 0 : quiet + 1;
         if (quiet > (b->in.dir ? 30 : 20))
             return;
     }
-    fail_msg("something is due for ever");
+    fail_msg("some nodes are still due after 600 looks");
 }
 
 static void test_builds_all_levels(void **state)
@@ -348,8 +348,9 @@ static int answer(struct bed *b, uint32_t shard, uint64_t job, const struct buil
     return answer_fenced(b, &(struct build_sent){ shard, job, 0 }, r, text);
 }
 
-/* A compactor slept through the end of its lease: whoever claimed the shard since has the job, and
- * nothing the sleeper still sends or asks counts; with or without a fence. */
+/* A compactor slept through the end of its lease. The compactor that claimed the shard since has
+ * the job, and everything that the sleeper still sends or asks is refused, with or without a
+ * fence. */
 static void test_a_newer_claim_takes_over(void **state)
 {
     struct arena *a = arena_new(64 * MIB);
@@ -391,8 +392,8 @@ static void test_a_newer_claim_takes_over(void **state)
     check(&b);
     build_given_deinit(&given);
 
-    /* A version that knows no fences goes on when nobody with one has asked for long; a claim that
-     * is older does not. */
+    /* A version that knows no fences continues when no compactor with a fence has asked for long; a
+     * compactor with an older claim does not. */
     rpc_bed_sleep(&b.in.rpc, 3000);
     assert_int_equal(ask_fenced(&b, 0, 1, 100, a, &old), ERR_CONFLICT);
     assert_int_equal(ask_fenced(&b, 0, 3, 0, a, &given), 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compactors and one coordination service, simulated: each shard is worked for by at most one that
- * is awake, by all of them together, in equal parts, and by somebody else soon after one is gone.
+ * Compactors and one coordination service, simulated. At most one compactor that is awake works for
+ * a shard, all of them together work for all shards in equal parts, and another one takes over
+ * after the end of the lease of a compactor that is gone.
  * A mutant that never stops by its own clock must be caught.
  */
 #include <setjmp.h>
@@ -31,7 +32,7 @@ struct one { /* a compactor: the shards it would work for */
     struct metrics *metrics;
     uint64_t fence[SHARDS];
     bool busy[SHARDS]; /* a turn is under way: `leave` has to wait for it */
-    bool deaf;         /* a mutant: it does not hear that it lost a shard */
+    bool deaf;         /* a mutant: it does not notice that it lost a shard */
     bool left;
 };
 struct world {
@@ -149,7 +150,7 @@ static size_t owned(const struct one *o)
     return n;
 }
 
-/* At every moment: nobody works for a shard that another works for. */
+/* Checks at every moment that no two compactors work for one shard. */
 static void run(struct world *w, uint64_t ms)
 {
     uint64_t end = clock_mono_ms(loop_clock(w->loop)) + ms, due;
@@ -222,7 +223,7 @@ static void test_one_dies(void **state)
     kill(&w, 0);
     run(&w, TTL_MS + 1000);
     all_owned(&w, 1);
-    /* One that goes in order is replaced at once. */
+    /* A compactor that ends in order is replaced at once. */
     start(&w, 2);
     run(&w, 2000);
     all_owned(&w, 2);
@@ -260,7 +261,7 @@ static void test_cut_off(void **state)
     assert_int_equal(w.stale, 0);
     all_owned(&w, 2);
     world_close(&w);
-    /* The mutant: the check above is one that can fail. */
+    /* The mutant: it proves that the check above can fail. */
     world_open(&w, seed_of_day());
     cut_off(&w, true);
     assert_true(w.doubles > 0);

@@ -170,7 +170,7 @@ static void test_an_answer_that_is_none(void **state)
     bed_close(&b);
 }
 
-/* Freed with a question on its way: the answer finds nobody, and that is fine. */
+/* Freed with a question on its way: the answer is ignored. */
 static void test_freed_while_asking(void **state)
 {
     struct bed b;
@@ -249,7 +249,7 @@ static void test_who_has_left_is_forgotten(void **state)
     for (uint32_t i = 2; i < 5; i++) {
         rpc_bed_addr(&b.rpc, addr);
         put_map(site, i, b.addr[0], addr);
-        rpc_bed_sleep(&b.rpc, 2000); /* with a question to the one of before on its way */
+        rpc_bed_sleep(&b.rpc, 2000); /* with a question to the previous one on its way */
         assert_int_equal(told_of(&b.rpc, addr), 6);
     }
     assert_int_equal(told_of(&b.rpc, first), 1);

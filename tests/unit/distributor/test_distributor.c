@@ -142,7 +142,7 @@ static void test_retry(void **state)
 }
 
 /* A service that comes again is named by numbers. These ingesters are older and know no such thing:
- * the push is sent again at once, in full, and after a few refusals nobody tries for a while. */
+ * the push is sent again at once, in full, and after a few refusals it is not tried for a while. */
 static void test_known_stacks(void **state)
 {
     (void)state;
@@ -322,8 +322,8 @@ static void test_spread_service(void **state)
     dist_bed_deinit(&b);
 }
 
-/* A 200 says what of the push is not there, or not as it was sent; of a whole one, and of one that
- * is refused, nothing. */
+/* A 200 says which parts of the push were left out or changed. The reply to a whole push, and to a
+ * refused one, says nothing of this. */
 static void test_left_out_is_told(void **state)
 {
     (void)state;
@@ -429,7 +429,7 @@ static void test_bad_requests(void **state)
     assert_int_equal(
         dist_bed_metric(&b, "embertree_distributor_refused_total{reason=\"ERR_INPUT\"}"),
         ARRAY_LEN(rows));
-    assert_int_equal(dist_bed_push(&b, INGEST, "", STR("a 1\n"), NULL), 200); /* and goes on */
+    assert_int_equal(dist_bed_push(&b, INGEST, "", STR("a 1\n"), NULL), 200); /* and it continues */
     dist_bed_deinit(&b);
 }
 
@@ -584,7 +584,7 @@ static void test_memory_budget(void **state)
     buf_init(&body, MIB);
     while (body.len < 100000)
         buf_addf(&body, "frame%zu 1\n", body.len);
-    /* What can never fit is told so, not to try again. */
+    /* The error for a push that can never fit does not ask to try again. */
     assert_int_equal(dist_bed_push(&b, INGEST, "", buf_str(&body), &got), 400);
     assert_non_null(strstr(got, "all pushes together may hold"));
     assert_int_equal(b.writes.len, 0);

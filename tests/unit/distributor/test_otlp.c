@@ -226,7 +226,7 @@ static void test_left_out(void **state)
     dist_bed_deinit(&b);
 }
 
-/* A time that cannot be is told as it was sent, and as what the sender may have meant. */
+/* An impossible time is reported as sent, with the time that the sender may have meant. */
 static void test_times_told(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void test_times_told(void **state)
     dist_bed_deinit(&b);
 }
 
-/* Samples without a value and without a time say nothing: that is told, not taken for zeros. */
+/* Samples without a value and without a time say nothing: this is reported, not taken for zeros. */
 static void test_without_values(void **state)
 {
     (void)state;

@@ -368,7 +368,7 @@ static void test_nothing_to_store(void **state)
     one(LABELS, buf_str(&raw), "", &msg);
     assert_int_equal(push(&b, PUSH, PROTO, buf_str(&msg), NULL), 200);
     assert_int_equal(b.writes.len, 0);
-    /* Hours old is fine, older than what is kept is not. */
+    /* Hours old is fine, older than the retention is not. */
     const struct {
         int64_t ago_s;
         int status;
@@ -415,7 +415,7 @@ static void test_many(void **state)
     assert_int_equal(push(&b, PUSH, PROTO, buf_str(&msg), &got), 400);
     assert_non_null(strstr(got, "more than 60 profiles"));
     assert_int_equal(b.writes.len, 63);
-    /* All refused by the ingester; one that cannot be reached at all: the client comes again. */
+    /* The ingester refuses all, or cannot be reached: the client tries again. */
     b.answer = DIST_BED_FAIL;
     buf_reset(&msg);
     push_gen_series(LABELS, raws, NULL, 20, &msg);
@@ -436,7 +436,7 @@ static void test_many(void **state)
     dist_bed_deinit(&b);
 }
 
-/* A client that hangs up: what is there is stored, nothing leaks. */
+/* A client hangs up: the received profiles are stored, and nothing leaks. */
 static void test_client_gone(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the log says of refused pushes: the first at once, then a line a minute, for each of the two
- * kinds. Which of several errors is told.
+ * kinds. Which of several errors the answer has.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static size_t count(FILE *f)
     return n;
 }
 
-/* Of several errors the answer has the one that is most worth another try, in any order. */
+/* Of several errors the answer has the error that is most worth another try, in any order. */
 static void test_which_error_is_told(void **state)
 {
     static const int order[] = { ERR_INPUT,   ERR_LIMIT, ERR_RATE,     ERR_INTERNAL,   ERR_IO,

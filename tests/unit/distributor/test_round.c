@@ -121,7 +121,7 @@ static void test_cut_off(void **state)
     }
 }
 
-/* Both copies are answered, in both orders; and neither: then it is sent again as ever. */
+/* Both copies are answered, in both orders; and neither: then it is sent again as usual. */
 static void test_late(void **state)
 {
     uint64_t ms;

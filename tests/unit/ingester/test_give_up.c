@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An ingester is asked to give up a change of places: what cannot be read, and what is none of its.
+ * An ingester is asked to abort a change of places. It refuses what it cannot read, and a change
+ * that is not its own.
  */
 #include <setjmp.h>
 #include <stdarg.h>

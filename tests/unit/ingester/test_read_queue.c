@@ -28,7 +28,7 @@ struct asked {
 struct order {
     struct asked at[ASKED_MAX];
     size_t len, ended;
-    char text[ASKED_MAX + 1]; /* tenants as they were answered; refused ones are not in it */
+    char text[ASKED_MAX + 1]; /* tenants in the order of answers; refused ones are left out */
     size_t text_len;
 };
 
@@ -142,7 +142,7 @@ static void test_canceled_queries_are_dropped(void **state)
     for (size_t i = 0; i < 20; i++)
         rpc_cancel(b.client, o.at[i].id);
     rpc_bed_sleep(&b.rpc, 100);
-    assert_int_equal(o.ended, 0); /* nobody hears of them any more */
+    assert_int_equal(o.ended, 0); /* canceled calls get no answer */
     o = (struct order){ 0 };
     ask(&b, &o, 'q');
     assert_true(rpc_bed_run(&b.rpc, all_ended, &o, 20000));

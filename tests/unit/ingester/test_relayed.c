@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The copy of a write that went round counts as the write itself: once, whether it comes first,
- * second, while the other one is being stored, or when nobody waits for it any more.
+ * A relayed copy of a write counts as the write itself: once, whether it comes first, second, while
+ * the other copy is being stored, or when its caller does not wait for it any more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static void counts_once(bool simulated, uint64_t seed)
     write_gen_pack(&g, &p, &in, &want);
     relay_pack(&(struct relay_call){ RPC_WRITE, 0, buf_str(&in) }, &relayed);
 
-    /* Straight and round in any order, one of them given up, and all at once. */
+    /* Direct and relayed calls in any order, one of them canceled, and all at once. */
     for (size_t i = 0; i < COPIES; i++) {
         bool round = prng_below(&p, 2) || i == 1;
 
@@ -62,7 +62,7 @@ static void counts_once(bool simulated, uint64_t seed)
         }
         rpc_bed_call_deinit(&c[i]);
     }
-    /* The one that was given up may have been the first. */
+    /* The canceled call may have been the first. */
     assert_true(stored <= 1);
     assert_int_equal(stored + duplicates, COPIES - 1);
     write_model_init(&got);

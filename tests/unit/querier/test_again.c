@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A query whose map is too old begins again by the next one: its client sees the answer and no
- * error; not for ever, and not for nothing.
+ * error. The number of tries is bounded, and a query is not begun again without need.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void open_two(struct qbed *b)
     b->ingesters[1].fail = ERR_CONFLICT;
 }
 
-/* The querier hears of a change. */
+/* The querier receives the next map. */
 static void next_map(struct qbed *b)
 {
     struct view *v = b->ctx.view;
@@ -76,7 +76,7 @@ static void test_the_next_map(void **state)
         open_two(&b);
         ask(&b, connect ? NULL : RENDER);
         net_pass(&b.world, 1000);
-        assert_string_equal(qbed_reply(&b), "");                 /* it was not heard of yet */
+        assert_string_equal(qbed_reply(&b), "");                 /* it was not received yet */
         assert_int_equal(b.ingesters[1].calls, connect ? 1 : 2); /* its timeline, too */
         b.ingesters[1].fail = 0;
         next_map(&b);
@@ -90,7 +90,8 @@ static void test_the_next_map(void **state)
     }
 }
 
-/* Who is cut off hears of no map: after a while the client is told, or gets what there is. */
+/* A querier that is cut off receives no map: after a while the client gets an error, or a partial
+ * answer. */
 static void test_no_next_map(void **state)
 {
     struct qbed b;

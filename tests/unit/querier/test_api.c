@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Requests and whole replies over two ingesters: the replies stand in tests/golden/querier (without
- * Date and request id); UPDATE=1 writes them anew.
+ * Date and request id); UPDATE=1 writes them again.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,8 @@
  *
  * What Grafana's data source and Profiles Drilldown send, byte by byte, and what they get: requests
  * of tests/lib/grafana.py in tests/golden/grafana/NAME.req, replies beside them in NAME.http: the
- * head without Date and request id, the body without its compression. UPDATE=1 writes replies anew.
+ * head without Date and request id, the body without its compression. UPDATE=1 writes replies
+ * again.
  */
 #include <setjmp.h>
 #include <stdarg.h>

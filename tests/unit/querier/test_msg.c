@@ -38,7 +38,7 @@ static void test_proto_merge(void **state)
                                "\x3a\x0b\x0a\x05\x0a\x03one\x0a\x02\x0a\x00"
                                "\x42\x01p\x42\x01q"
                                "\x4a\x04\x0a\x02id"
-                               "\x4a\x02\x10\x01" /* the same message goes on */
+                               "\x4a\x02\x10\x01" /* the same message continues */
                                "\x5a\x04span"
                                "\xa0\x06\x07"         /* field 100: skipped */
                                "\x2d\x01\x02\x03\x04" /* max_nodes as fixed32: skipped */

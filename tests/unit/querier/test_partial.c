@@ -86,7 +86,7 @@ static const struct {
       "\\\"}\"]}" },
     { "DeleteRecordingRule", "{\"id\":\"abc\"}" },
 };
-/* These ask nobody. */
+/* These ask no ingester. */
 static const char *const alone[] = { "GetFeatureFlags", "Version" };
 
 static const char *method_of(const struct query_route *r)
@@ -187,7 +187,7 @@ static void test_every_route(void **state)
         if (status != 200 && status != 201 && status != 204 && status != 404)
             fail_msg("%s with all ingesters: %s", r->path, reply);
         if (calls(&b) == before)
-            fail_msg("%s asked nobody: %s", r->path, reply);
+            fail_msg("%s asked no ingester: %s", r->path, reply);
         for (size_t down = 0; down < INGESTERS; down++) {
             check(&b, r, down, false);
             check(&b, r, down, true);

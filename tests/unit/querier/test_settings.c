@@ -39,7 +39,7 @@ static const struct tenant_queue settings[] = {
     { SET "Set", "{\"setting\":{\"name\":\"\",\"value\":\"x\"}}", 400, "~invalid_argument" },
     { SET "Set", "{}", 400, "~setting is missing" },
     { SET "Set", "{\"setting\":{\"name\":\"c\",\"modifiedAt\":\"1750000000001\"}}", 200, "~\"c\"" },
-    { SET "Delete", "{\"name\":\"c\"}", 409, "~already_exists" }, /* of a clock ahead of ours */
+    { SET "Delete", "{\"name\":\"c\"}", 409, "~already_exists" }, /* of a clock ahead of our own */
     { SET "Delete", "{\"name\":\"a\"}", 200, "{}" },
     { SET "Delete", "{\"name\":\"a\"}", 200, "{}" },
     { SET "Delete", "{}", 400, "~name" },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Long answers in pieces: the same bytes as at once, however slowly they are taken; little of them
- * waits; who leaves in the middle leaves nothing behind.
+ * waits; a client that leaves in the middle leaves nothing behind.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -444,7 +444,7 @@ static void test_who_is_not_zipped_for(void **state)
     qbed_deinit(&b);
 }
 
-/* Every byte is back, zlib's state too (ASan), wherever he left. */
+/* Every byte is freed, zlib's state too (ASan), wherever the client left. */
 static void test_zipped_for_nobody(void **state)
 {
     const struct querier *qr;

@@ -142,8 +142,8 @@ static void test_memory_of_a_view_is_bounded(void **state)
     xfree(text);
 }
 
-/* More services than are asked for at a time; each has a function that grew by its number + 1, one
- * that shrank, and one that all share. */
+/* More services than are asked for at a time. Each has a function that grew by its number + 1, a
+ * function that shrank, and a function that all share. */
 static void test_growth_over_many_services(void **state)
 {
     (void)state;

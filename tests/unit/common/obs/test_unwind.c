@@ -15,7 +15,7 @@
 #include "common/base/prng.h"
 #include "common/obs/unwind.h"
 
-/* ---- who allocates --------------------------------------------------------------------------- */
+/* ---- callers of malloc ----------------------------------------------------------------------- */
 
 /* The linker calls these instead of the C library in all that is linked statically (--wrap, in the
  * Makefile), so they count each allocation of our code inside of a callback. */

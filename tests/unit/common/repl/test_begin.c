@@ -375,7 +375,7 @@ static void test_rows_on_their_way(void **state)
     pipe_unref(p);
 }
 
-/* ---- who wrote sees it ---- */
+/* ---- a writer sees its own rows ---- */
 
 static void sees(void *cookie)
 {

@@ -288,7 +288,7 @@ static void test_labels(void **state)
     assert_string_equal(labels(TYPES(.limit = 0), "{}"), GAUGE " " BED_CPU);
     assert_string_equal(labels(TYPES(.limit = 0), "{pod=\"b\"}"), BED_CPU);
     assert_string_equal(labels(TYPES(.limit = 0), "{service_name=\"other\"}"), "");
-    assert_string_equal(labels(TYPES(.tenant = STR("nobody")), "{}"), "");
+    assert_string_equal(labels(TYPES(.tenant = STR("absent")), "{}"), "");
     assert_string_equal(labels(SETS(.names = two, .names_len = 2), "{}"),
                         "{__profile_type__=\"" GAUGE "\", service_name=\"svc\"}"
                         "{__profile_type__=\"" BED_CPU "\", service_name=\"svc\"}");

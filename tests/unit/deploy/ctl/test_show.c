@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is printed for fixed answers of a server stands in tests/golden/ctl; UPDATE=1 writes it
- * anew. And answers that no server should give.
+ * tests/golden/ctl has the output for fixed answers of a server; UPDATE=1 writes it again. Also
+ * answers that no server should give.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -268,7 +268,7 @@ static const char space[] =
     "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"coarse\",\"level\":\"1h\","
     "\"bytes\":1000000}]}";
 
-/* A service that is far away alone, one that is partly so. */
+/* A service whose rows are all remote, and a service with some remote rows. */
 static const char space_far[] =
     "{\"bytes\":3000000,\"farBytes\":9100000,\"files\":{\"tables\":3000000,\"obsolete\":0,"
     "\"log\":1000000,\"other\":5,\"total\":4000005},\"ingesters\":[{\"node\":\"zone-a-0\","

@@ -62,7 +62,7 @@ static void test_chunks_grow_to_what_is_needed(void **state)
     arena_pool_free(as);
 }
 
-/* What is kept is counted; where memory is short it is given back, and no more is kept. */
+/* Kept arenas are counted. Where memory is short they are freed, and no more are kept. */
 static void test_counted_and_given_back(void **state)
 {
     struct arena_pool *as = arena_pool_new(4, 64 * KIB);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What was left out of pushes, told where no reply has it: as JSON, and once in a while in the log.
+ * Left-out parts of pushes, reported where no reply has them: as JSON, and at intervals in the log.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static void test_log(void **state)
     assert_int_equal(lines(), before + 3);
 }
 
-/* Names of services are anybody's: whoever makes them up fills no disk. */
+/* A client chooses the names of services: it cannot fill the disk by inventing many. */
 static void test_log_of_many(void **state)
 {
     static struct left_out_said said;

@@ -24,7 +24,7 @@ static void test_requests(void **state)
         assert_int_equal(tenant_enter(t, STR("x"), 1, 0, &c, &e), many ? ERR_RATE : 0);
         if (!many)
             tenant_leave(c);
-        assert_int_equal(tenant_enter(t, STR("y"), 1, 0, &c, &e), 0); /* nobody else is kept out */
+        assert_int_equal(tenant_enter(t, STR("y"), 1, 0, &c, &e), 0); /* other tenants are let in */
         assert_memory_not_equal(&a->secret, &c->secret, sizeof(secret));
         tenant_leave(a);
         tenant_leave(c);
@@ -64,7 +64,7 @@ static void test_rate(void **state)
     tenants_free(t);
 }
 
-/* Names come from a header: the table does not grow for ever, and forgets nobody who matters. */
+/* Names come from a header: the table has a bound, and keeps all tenants that are in use. */
 static void test_many_names(void **state)
 {
     (void)state;
@@ -107,7 +107,7 @@ static void test_own_rates(void **state)
         const char *name;
         uint64_t ms;
         size_t bytes;
-        uint64_t rate, ingest; /* as they are now */
+        uint64_t rate, ingest; /* the present rates */
         const char *says;      /* NULL: taken */
     } rows[] = {
         { "other", 0, 1000, 10, 0, NULL },

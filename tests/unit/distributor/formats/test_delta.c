@@ -138,7 +138,7 @@ static void test_subtract(void **state)
               "inuse_space\t{}\tf1\t1\n"
               "inuse_space\t{}\tf2\t3\n");
     dist_push_free(&d);
-    /* An empty prev_profile is none; itself leaves nothing of what is cumulative. */
+    /* An empty prev_profile counts as absent. The profile itself leaves no cumulative values. */
     assert_int_equal(decode(&d, buf_str(&cur), STR(""), STR_NULL, &e), 0);
     assert_int_equal(dist_series(&d.push, "alloc_space")->total, 189);
     dist_push_free(&d);

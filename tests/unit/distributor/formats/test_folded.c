@@ -92,7 +92,7 @@ static void test_refused(void **state)
         ROW("  f+0x1\n      g\n       17\n"),     /* DTrace: counts on lines of their own */
         ROW("\x89PNG\r\n\x1a\n\0\0\0\rIHDR 5\n"), /* NUL: no text */
         ROW("\x0a\x04\x08\x01\x10\x02\x12\x00 5\n"),
-        ROW("\x1f\x8b\x08 5"), /* gzip that is none */
+        ROW("\x1f\x8b\x08 5"), /* begins as gzip, and is not */
 #undef ROW
     };
 
@@ -232,7 +232,7 @@ static void test_period(void **state)
     assert_int_equal(d.push.drops[CHANGE_RATE], 0);
     dist_push_free(&d);
 
-    /* No number: the default, and the sender hears of it. Where no rate counts, nobody does. */
+    /* No number: the default is used, and the reply says so. Where no rate counts it does not. */
     raw.sample_rate = STR("1e2");
     assert_int_equal(dist_decode_raw(&d, &raw, STR("a 3\n"), &l, &e), 0);
     assert_int_equal(d.push.series[0].values[0], 3 * PERIOD);

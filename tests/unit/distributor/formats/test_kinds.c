@@ -123,7 +123,7 @@ static void test_base_labels(void **state)
         buf_deinit(&got);
         dist_push_free(&d);
     }
-    /* 30 labels of the name and two of ours are two too many. */
+    /* 30 labels of the name and two that we add are two too many. */
     struct dist_push d;
     struct buf name;
     struct err e;

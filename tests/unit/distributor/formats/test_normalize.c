@@ -21,7 +21,7 @@ static const struct {
     { "b.(*T[go.shape.interface { Less(x.Item) bool }]).Ascend", "b.(*T).Ascend" },
     { "m.Copy[go.shape.map[string]int,go.shape.string].func1", "m.Copy.func1" },
     { "f[go.shape.int].g[go.shape.int]", "f.g" },
-    { "f[go.shape.int", NULL }, /* cut off by somebody: left alone */
+    { "f[go.shape.int", NULL }, /* cut off by its sender: left alone */
     { "f[...]", NULL },
     { "a[b]", NULL },
     /* JVM: lambdas, hidden classes, proxies, accessors, CGLIB */

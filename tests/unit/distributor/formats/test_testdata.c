@@ -192,7 +192,7 @@ static void check_folded(const char *path, struct str body)
     struct err e;
     char expected[512];
 
-    /* sampleRate=0: values are stored as they are. */
+    /* sampleRate=0: values are stored unchanged. */
     struct ingest_raw raw = { .name = STR("app.cpu"), .sample_rate = STR("0") };
     if (dist_decode_raw(&d, &raw, body, &l, &e))
         fail_msg("%s: %s", path, e.text);
@@ -241,8 +241,8 @@ static void test_folded(void **state)
 /* ---- hostile files ----------------------------------------------------------------------------
  * */
 
-/* What is left after the bad samples of a `drop` file, where the expected numbers, which count
- * before our rules, say otherwise. */
+/* The total without the bad samples of a `drop` file, where the expected numbers, which count
+ * before our rules, differ. */
 static bool drop_total(const char *file, uint64_t *ret)
 {
     if (strcmp(file, "pp_negative_value.pb") == 0) {

@@ -75,7 +75,7 @@ static int append(struct spool *s, uint32_t n)
     return rc;
 }
 
-/* The number of the record that comes next, which must be whole; -1: there is none. */
+/* The number of the record that comes next, which must be whole; -1: no record. */
 static int64_t take(struct spool *s, uint64_t *ret_ticket)
 {
     struct buf b, want;
@@ -149,7 +149,7 @@ static void copy_cut(const char *from, const char *to, size_t n)
     xfree(bytes);
 }
 
-/* Cut at every byte: whole records before the cut are there, nothing else is, and it goes on. */
+/* Cut at every byte: whole records before the cut are there, nothing else is, and it continues. */
 static void test_cut_at_every_byte(void **state)
 {
     char *dir = dir_new(), from[256], to[512], cut_dir[256];
@@ -269,7 +269,7 @@ static int fault_fsync(void *cookie, int fd)
     return f->sync_fails ? -1 : 0;
 }
 
-/* The disk is full after so many bytes, and then is not: what was told to be in the spool is. */
+/* The disk is full after so many bytes, and then is not: all confirmed records are in the spool. */
 static void test_full_at_every_byte(void **state)
 {
     (void)state;

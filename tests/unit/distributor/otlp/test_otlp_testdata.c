@@ -41,7 +41,7 @@ static const char *text_at(const json_t *pair, size_t i)
     return json_is_array(pair) ? json_string_value(json_array_get(pair, i)) : "";
 }
 
-/* Values of CPU profiles are told in samples. */
+/* Values of CPU profiles are given in samples. */
 static uint64_t scale_of(const json_t *profile)
 {
     const json_t *type = json_array_get(json_object_get(profile, "sample_type"), 0);

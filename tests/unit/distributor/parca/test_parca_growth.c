@@ -342,7 +342,7 @@ static void test_series_are_apart(void **state)
     send_all(&b, &a, 1, "a");
     send_all(&b, &z, 1, "z");
     assert_int_equal(b.alloc, 77);
-    assert_int_equal(b.inuse, 20); /* gauges are as they are */
+    assert_int_equal(b.inuse, 20); /* gauges are stored unchanged */
     bed_free(&b);
 }
 
@@ -470,7 +470,7 @@ static void test_random(void **state)
             at += 5 + (int64_t)prng_below(&r, 30);
             send_one(&b, alloc, at, end);
             assert_true(b.alloc <= grown);
-            if (end == OK && prng_below(&r, 2)) { /* its sender did not hear of it */
+            if (end == OK && prng_below(&r, 2)) { /* its sender got no answer */
                 send_one(&b, alloc, at, OK);
                 assert_true(b.alloc <= grown);
             }

@@ -159,7 +159,7 @@ static void test_answers(void **state)
     debuginfo_rpc_text(&b, 2, STR("say \"so\""));
     parca_json_write(buf_str(&b), &parca_should_out, &out);
     debuginfo_rpc_text(&file, 1, STR("ee"));
-    debuginfo_rpc_num(&file, 5, 9); /* an enum nobody knows */
+    debuginfo_rpc_num(&file, 5, 9); /* an unknown enum value */
     debuginfo_rpc_num(&t, 1, 1767225600);
     debuginfo_rpc_num(&t, 2, 7000000);
     debuginfo_rpc_text(&in, 1, buf_str(&file));

@@ -124,7 +124,7 @@ static void values(void **state)
     scrape_conf_free(c);
 }
 
-/* Of two that are stored under one name the one that was not asked for is off. */
+/* Of two profiles that are stored under one name, the profile that was not asked for is off. */
 static void defaults_give_way(void **state)
 {
     static const struct {

@@ -160,7 +160,7 @@ static void places(void **state)
     }
     assert_int_equal(g->most, 7);
     assert_in_range(starts, 4000, 4200);
-    assert_true(least >= 10); /* nobody starves */
+    assert_true(least >= 10); /* no target starves */
     assert_true(sched_skipped(g->sched) > 5000);
     finish(g);
     xfree(g);

@@ -37,7 +37,7 @@ static void push(struct world *w)
 {
     struct ledger_doubt d = { 0 };
     uint8_t id[16];
-    bool unsure = false, stored = prng_chance(&w->p, 0.1); /* by somebody else, before */
+    bool unsure = false, stored = prng_chance(&w->p, 0.1); /* by another distributor, before */
     bool ours = false;
 
     make_id(w, id);
@@ -124,7 +124,7 @@ static void test_doubts(void **state)
     (void)state;
     acks_add(&said, d[1].wid);
     assert_int_equal(ledger_judge(&sure, d, 3, false, &said).lost, 0);
-    d[0].known = false; /* acked, and the shard never heard of it */
+    d[0].known = false; /* acked, and the shard never received it */
     assert_int_equal(ledger_judge(&sure, d, 3, false, &said).lost, 1);
     d[0].known = true;
     said.high++; /* no subset of them */

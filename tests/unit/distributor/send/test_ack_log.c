@@ -70,7 +70,7 @@ static void add(struct world *w, uint32_t shard, uint32_t epoch, unsigned tenant
     c->sum.low += one.low;
 }
 
-/* What is due is what was added, all of it, and not before its time. */
+/* All added writes become due, and not before their time. */
 static void take(struct world *w)
 {
     struct ack_log_group *g;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A distributor asks ingesters whether they have what they acked: pushes and imports, some shards
- * in one question; of ingesters that know only one shard a question, of such that do not answer for
- * a while, and of one that lost a write, or made one up.
+ * in one question; of ingesters that know only one shard a question, that do not answer for a
+ * while, that lost a write, or that made one up.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -188,8 +188,8 @@ static void test_even(void **state)
     dist_bed_deinit(&x.b);
 }
 
-/* The messages that went to ingesters, as a body of an import: they name a distributor, who is not
- * to be believed. */
+/* The messages that went to ingesters, as a body of an import: they name a distributor, which
+ * must not be believed. */
 static void test_import(void **state)
 {
     struct ask_bed x;

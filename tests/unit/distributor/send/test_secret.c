@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Distributors that agree on one secret of write ids, whoever is first, also through a service that
- * loses requests; one that starts while it is away; one that is there when it lost all it had.
+ * Distributors agree on one secret of write ids, in any order, also through a service that loses
+ * requests. One distributor starts while the service is away, and one runs when it lost all data.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -151,7 +151,7 @@ static void test_agree(void **state)
     close_bed(&b);
 }
 
-/* One that never was in the cluster has nothing to go on with, however often it starts. */
+/* A distributor that never was in the cluster cannot start alone, however often it tries. */
 static void test_first_start_without_the_service(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void test_noted_is_of_one_secret(void **state)
     (void)snprintf(file, sizeof(file), "%s/write-id-secret", b.at[0].dir);
     stop(&b, 0);
     const struct fs *fs = env_real()->fs;
-    assert_int_equal(fs->write_file(fs, file, STR("of somebody else, and long\n"), &e), 0);
+    assert_int_equal(fs->write_file(fs, file, STR("of another cluster, and long\n"), &e), 0);
     coord_site_away(b.site, true);
     start(&b, 0, "", false);
     assert_false(run_until_known(&b, 0));
@@ -228,7 +228,7 @@ static void on_cluster(void *cookie, const struct coord_reply *r)
 }
 
 /* As the controller does; as `recover` does: the id first, the map last. */
-static void put_cluster(struct bed *b, bool anew)
+static void put_cluster(struct bed *b, bool again)
 {
     struct coord *c = coord_sim_new(b->site);
     struct coord_change chg[2] = {
@@ -236,14 +236,14 @@ static void put_cluster(struct bed *b, bool anew)
         { STR("/e/ring/map"), STR("{\"version\":3,\"shards\":2,\"replicas\":1}"), 0, false }
     };
 
-    for (size_t i = 0; i < 2; i += anew ? 1 : 2)
-        coord_txn(c, NULL, 0, &chg[i], anew ? 1 : 2, on_cluster, b);
+    for (size_t i = 0; i < 2; i += again ? 1 : 2)
+        coord_txn(c, NULL, 0, &chg[i], again ? 1 : 2, on_cluster, b);
     pass(b, 100);
     coord_free(c);
 }
 
-/* The service loses all it had and is filled again: those who run put their secret back, as they
- * are, before one that has just come with an empty folder may put its own. */
+/* The service loses all data and is filled again. The running distributors put their unchanged
+ * secret back before a new distributor with an empty folder may put its own. */
 static void test_put_back(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void test_put_back(void **state)
     pass(&b, 10000);
     start_with(&b, 2, "", false, true);
     pass(&b, 20000);
-    assert_null(coord_site_get(b.site, STR("/e/write-id-secret"))); /* nobody believes it */
+    assert_null(coord_site_get(b.site, STR("/e/write-id-secret"))); /* no distributor believes it */
     assert_non_null(strstr(secret_missing(b.at[2].secret), "there is no cluster"));
     put_cluster(&b, true);
     pass(&b, 15000);
@@ -274,7 +274,7 @@ static void test_put_back(void **state)
         struct write_secret is = of_tenant(&b, i);
         assert_memory_equal(&was, &is, sizeof(is));
     }
-    /* All who agreed are gone for good: the cluster goes on with a secret of its own. */
+    /* All that agreed are gone permanently: the cluster continues with a new secret. */
     coord_site_del(b.site, STR("/e/write-id-secret"));
     for (size_t i = 0; i < 3; i++)
         stop(&b, i);

@@ -197,7 +197,7 @@ static void test_secret(void **state)
     assert_int_equal(unlink(file), 0);
     assert_int_equal(write_secret_load(&c, "", sub, env_real(), &e), 0); /* another one */
     assert_memory_not_equal(&a, &c, sizeof(a));
-    FILE *f = fopen(file, "w"); /* emptied by somebody: said, not papered over */
+    FILE *f = fopen(file, "w"); /* emptied by the operator: an error, not a new secret */
     assert_non_null(f);
     fclose(f);
     assert_int_equal(write_secret_load(&c, "", sub, env_real(), &e), ERR_CONFIG);

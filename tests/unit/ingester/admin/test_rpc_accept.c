@@ -166,7 +166,7 @@ static void test_before_the_auditor(void **state)
     r = end(&c);
     assert_int_equal(r.unseen, SHARDS);
     assert_int_equal(r.places, 0);
-    ask(&c, "nobody", "ann", "burnt", NULL, 0);
+    ask(&c, "absent", "ann", "burnt", NULL, 0);
     r = end(&c);
     assert_int_equal(r.unseen, 0);
     rpc_bed_sleep(&bed.rpc, 600000);

@@ -128,7 +128,7 @@ static void test_many_at_once(void **state)
         struct buf payload;
 
         m.op = i % 2 ? 2 : 0; /* the list, or all of a tenant */
-        m.tenant = bytes("nobody");
+        m.tenant = bytes("absent");
         m.id = bytes("many");
         buf_init(&payload, KIB);
         char *p = buf_room(&payload, embertree__delete_request__get_packed_size(&m));
@@ -243,8 +243,8 @@ static void test_a_document_that_is_gone(void **state)
     assert_int_equal(document_or_gone(0, "one", true), ERR_NOT_FOUND); /* of deletes alone */
 }
 
-/* Who deletes all of a tenant and hears nothing asks again; what the tenant wrote down meanwhile
- * came later and stays. */
+/* A client that deletes all of a tenant and gets no answer asks again. Documents that the tenant
+ * stored meanwhile are newer and stay. */
 static void test_documents(void **state)
 {
     int code;

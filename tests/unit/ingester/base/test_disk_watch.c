@@ -126,7 +126,7 @@ static void test_slow(void **state)
     bed_close(&b);
 }
 
-/* Who was stopped for half a minute finds old ages: they count from then on only. */
+/* A process that was stopped for half a minute finds old ages; they count from its return only. */
 static void test_process_that_slept(void **state)
 {
     struct bed b;
@@ -145,7 +145,7 @@ static void test_process_that_slept(void **state)
     clock_fake_advance(&b.fake, 30000);
     run_for(&b, 4000);
     assert_int_equal(b.changes, 0);
-    run_for(&b, 2000); /* it did not end, and nobody slept */
+    run_for(&b, 2000); /* it did not end, and the process did not sleep */
     assert_int_equal(b.changes, 1);
     bed_close(&b);
 }

@@ -69,7 +69,7 @@ static void close_bed(struct bed *b)
 static uint64_t claim(struct bed *b)
 {
     coord_site_del(b->site, STR(CLAIM));
-    coord_site_put(b->site, STR(CLAIM), STR("somebody"));
+    coord_site_put(b->site, STR(CLAIM), STR("a compactor"));
     return (uint64_t)coord_site_get(b->site, STR(CLAIM))->create_rev;
 }
 
@@ -100,13 +100,13 @@ static void test_newer_ones_are_larger(void **state)
     assert_int_equal(come_twice(&b, old), ERR_CONFLICT);
     assert_int_equal(come(&b, 0), ERR_CONFLICT);
     assert_int_equal(come(&b, now), 0);
-    /* However long it takes: only who knows no fences takes silence for an answer. */
+    /* However long it takes: only a compactor that knows no fences may rely on silence. */
     pass(&b, 2 * (uint64_t)ALONE_MS);
     assert_int_equal(come_twice(&b, old), ERR_CONFLICT);
     pass(&b, 2 * (uint64_t)ALONE_MS);
     assert_int_equal(come(&b, 0), 0);
-    /* Whom the service names later passes at once, and is not asked for; also where the shard was
-     * nobody's when it was asked. */
+    /* A compactor whose claim the service names later passes at once, without a question to the
+     * service; also where no compactor had the shard at the last question. */
     assert_int_equal(come(&b, claim(&b)), 0);
     coord_site_del(b.site, STR(CLAIM));
     assert_int_equal(come_twice(&b, old), ERR_CONFLICT);
@@ -132,7 +132,7 @@ static void test_revisions_go_back(void **state)
     assert_true(now < old);
     pass(&b, 20000);
     assert_true(view_trusts(b.view));   /* the ring is what it was */
-    assert_int_equal(come(&b, old), 0); /* it woke late: nobody has asked the service yet */
+    assert_int_equal(come(&b, old), 0); /* it woke late: the service was not asked yet */
     assert_int_equal(come_twice(&b, now), 0);
 
     /* It wakes once more; larger is not newer any more. */

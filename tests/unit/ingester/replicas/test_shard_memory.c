@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets how much: never more than there is together, nobody less than he wants while another has
- * more than an equal part.
+ * How much each shard gets: never more than there is together, and no shard gets less than it wants
+ * while another has more than an equal part.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much copies take and store, as they are weighed once a second.
+ * How much copies take and store: they are weighed once a second.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static uint64_t rate_of(struct copy_load *w, uint32_t shard, uint64_t appended)
     return p.rate;
 }
 
-/* Slow up, slow down; what was there before the first look is no rate. */
+/* Slow up, slow down; bytes that were stored before the first look give no rate. */
 static void test_rate(void **state)
 {
     (void)state;
@@ -41,7 +41,7 @@ static void test_rate(void **state)
         copy_load_end(w);
     }
     assert_in_range(rate, 98000, 100000);
-    /* Opened anew: it counts from 0, and no rate is made of that. */
+    /* Reopened: it counts from 0, and no rate is made of that. */
     before = rate;
     rate = rate_of(w, 3, 5);
     assert_in_range(rate, before * 9 / 10, before);
@@ -109,7 +109,8 @@ static void test_turns(void **state)
     turns(SHARDS_MAX, SHARDS_MAX);
 }
 
-/* Who was not weighed for a period begins anew; and there is always room for those that are. */
+/* A copy that was not weighed for a period starts from 0. There is always room
+ * for weighed copies. */
 static void test_forgets(void **state)
 {
     (void)state;

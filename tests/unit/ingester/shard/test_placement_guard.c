@@ -48,7 +48,7 @@ static void test_old_maps_are_refused(void **state)
     uint64_t version = spread->version;
     assert_int_equal(map_edit_tenant(spread, STR("t"), 3, STEP_MS + LEAF_MS, &both, &e), 0);
     view_set_map(v, spread);
-    assert_int_equal(check(p, "s", version - 1, STEP_MS), 0); /* nobody was told yet */
+    assert_int_equal(check(p, "s", version - 1, STEP_MS), 0); /* view_changed is still due */
     view_changed(v);
     assert_int_equal(check(p, "s", version - 1, STEP_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version - 1, STEP_MS - 1), 0);
@@ -92,7 +92,7 @@ static void test_map_of_a_backup(void **state)
     assert_int_equal(version, 0);
     assert_int_equal(
         map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
-    /* Somebody placed it by a map that we have not heard of. */
+    /* A distributor placed it by a map that is newer than ours. */
     assert_int_equal(check(p, "s", spread->version, STEP_MS), 0);
     assert_false(all_known(p, 3, &version));
     assert_true(all_known(p, 4, &version));
@@ -115,8 +115,8 @@ static void test_map_of_a_backup(void **state)
     view_free(v);
 }
 
-/* What is announced is refused to all who do not know more than we; and what was let through before
- * is told, whoever sent it. */
+/* Once a change is announced, its writes are refused unless the sender has a newer map than ours.
+ * The newest time that was let in before is reported, whichever sender it came from. */
 static void test_announced(void **state)
 {
     (void)state;
@@ -173,8 +173,8 @@ static void test_announced(void **state)
     view_free(v);
 }
 
-/* Who comes to lead does not know what the leader before confirmed: no moment is left then; nor
- * after a start. */
+/* A new leader does not know what the previous leader confirmed, so reads by the map before the
+ * announcement are refused at once; the same holds after a start. */
 static void test_begins(void **state)
 {
     (void)state;
@@ -206,7 +206,8 @@ static void test_begins(void **state)
     view_free(v);
 }
 
-/* What is announced is given up: as if it had not been, but no time before its own is confirmed. */
+/* An announced change is aborted: writes are taken as before it, but no time before the change is
+ * confirmed. */
 static void test_given_up(void **state)
 {
     (void)state;

@@ -58,7 +58,7 @@ static void test_only_company_is_waited_for(void **state)
     while (b.store->staged < 6)
         CHECK(loop_sim_step(b.loop));
     assert_int_equal(bed_took_ms(&b, 1), 2); /* joins the one before */
-    assert_int_equal(bed_took_ms(&b, 1), 2); /* nobody came any more */
+    assert_int_equal(bed_took_ms(&b, 1), 2); /* no more writes came */
     assert_int_equal(bed_took_ms(&b, 1), 0);
     bed_close(&b, true);
 }
@@ -321,8 +321,8 @@ static void task_done(struct shard_task *task)
     container_of(task, struct test_task, task)->done = true;
 }
 
-/* Batches are on their way to other copies, for as long as it takes: pushes and seals go on, and
- * the shard looks again now and then instead of all the time. Who reads what was begun waits. */
+/* Batches are on their way to other copies, for as long as it takes. Pushes and seals continue, and
+ * the shard looks again after a pause instead of all the time. A read of begun rows waits. */
 static void test_goes_on_while_batches_are_on_their_way(void **state)
 {
     struct test_task t = { .task = { .run = run_task, .done = task_done } };

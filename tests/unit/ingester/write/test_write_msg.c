@@ -438,7 +438,7 @@ static void test_reads_what_protobuf_reads(void **state)
     assert_true(taken > 0 && taken < spoilt);
 }
 
-/* What no distributor of ours sends and protobuf would allow is refused, not guessed. */
+/* Forms that protobuf allows and our own distributors do not send are refused, not guessed. */
 static void test_parts_stand_once_and_in_one_piece(void **state)
 {
     static const char *const more[] = {
@@ -470,7 +470,7 @@ static void test_parts_stand_once_and_in_one_piece(void **state)
     }
 }
 
-/* Bytes that are no message, and every cut of one that is. */
+/* Bytes that are not a message, and a message that is cut at every byte. */
 static void test_cut_and_foreign_bytes(void **state)
 {
     struct write_gen g = { .slot = SLOT };

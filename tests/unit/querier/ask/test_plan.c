@@ -38,7 +38,7 @@ static void test_ranges_snap_outward(void **state)
     }
 }
 
-/* Every shard on exactly one target, the one that i mod n says; nobody is asked for nothing. */
+/* Every shard is on exactly one target, number i mod n; no target is without shards. */
 static void test_targets_cover_all_shards(void **state)
 {
     (void)state;
@@ -74,7 +74,7 @@ static void test_targets_of_some_shards(void **state)
     struct err e;
 
     assert_int_equal(plan_targets_some(shards, 5, 3, false, a, &t, &e), 0);
-    assert_int_equal(t.len, 2); /* nobody asks ingester 0 */
+    assert_int_equal(t.len, 2); /* ingester 0 is not asked */
     assert_int_equal(t.ptr[0].ingester, 1);
     assert_int_equal(t.ptr[0].shards_len, 3);
     assert_int_equal(t.ptr[0].shards[2], 1);
@@ -223,7 +223,7 @@ static void test_timeline_covers_the_range(void **state)
     }
 }
 
-/* From a minute on points are [T - step, T); finer ones stay as they are. */
+/* From a minute on points are [T - step, T); finer ones stay unchanged. */
 static void test_grid_asked(void **state)
 {
     struct plan_grid fine = { 1000000, 59999, 7 }, coarse = { 1000000, 60000, 7 };

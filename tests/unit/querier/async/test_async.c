@@ -107,7 +107,7 @@ static void test_errors(void **state)
     char id[64];
 
     bed(&b, NULL);
-    assert_int_equal(qbed_status(poll_id(&b, "nobody")), 404);
+    assert_int_equal(qbed_status(poll_id(&b, "absent")), 404);
     /* What is wrong with the request is said at once. */
     assert_int_equal(qbed_status(qbed_connect(&b, METHOD, "{\"async\":{\"type\":1}}")), 400);
     /* Not forced: as always. */
@@ -258,7 +258,8 @@ static void test_another_querier_tells(void **state)
     qbed_deinit(&other);
 }
 
-/* A sum of several collectors: whoever tells the result says so, by the header of all such sums. */
+/* A sum of several collectors: each querier that sends the result says so in the header of such
+ * sums. */
 static void test_a_notice_is_told(void **state)
 {
     static const struct qbed_push collected[] = {
@@ -319,7 +320,7 @@ static void test_another_querier_tells_failures(void **state)
     qbed_deinit(&other);
 }
 
-/* A call that was given up is carried out at last, behind the one that said how it ended. */
+/* A call that timed out is carried out late, after the call that stored the end. */
 static void test_late_news_are_none(void **state)
 {
     (void)state;
@@ -335,7 +336,7 @@ static void test_late_news_are_none(void **state)
     b.ingesters[0].doc_late = true;
     (void)qbed_connect(&b, METHOD, ASK(FORCE));
     net_pass(&b.world, 10000);
-    id_of(qbed_reply(&b), id); /* though nobody else was told */
+    id_of(qbed_reply(&b), id); /* though no other querier knew of it */
     assert_non_null(strstr(poll_elsewhere(&b, &other, id), "ASYNC_QUERY_STATUS_SUCCESS"));
     assert_true(b.ingesters[0].late_doc.len > 0);
     buf_init(&out, MIB);
@@ -348,7 +349,8 @@ static void test_late_news_are_none(void **state)
     qbed_deinit(&other);
 }
 
-/* A part is told as one, as it would have been at once: by who worked on it, and by others. */
+/* A partial result is marked as partial, as it is without async: by the querier that worked on it,
+ * and by others. */
 static void test_a_part_is_told(void **state)
 {
     (void)state;
@@ -391,7 +393,7 @@ static void test_a_part_is_told(void **state)
     qbed_deinit(&other);
 }
 
-/* Nobody takes documents: then it is as with one querier. */
+/* No ingester takes documents: then it is as with one querier. */
 static void test_what_cannot_be_shared(void **state)
 {
     (void)state;

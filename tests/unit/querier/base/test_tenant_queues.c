@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns of tenants: who is served when, what is refused, and that one tenant's flood does not touch
- * another's: by the order of service, first of the module alone, then of whole queries through
- * HTTP in front of an ingester that takes its time.
+ * Turns of tenants: when each is served, what is refused, and that the flood of a tenant does not
+ * touch another's: by the order of service, first of the module alone, then of whole queries
+ * through HTTP in front of an ingester that takes its time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -248,7 +248,7 @@ static void test_limits_of_some(void **state)
     tenant_queues_free(t);
 }
 
-/* Queries that end inside of go do not make the stack grow, and nobody is forgotten. */
+/* Queries that end inside of go do not make the stack grow, and no query is forgotten. */
 static void test_queries_that_end_at_once(void **state)
 {
     struct tenant_queues_opts o = opts;
@@ -349,7 +349,7 @@ static void test_a_flood_does_not_delay_others(void **state)
     qbed_deinit(&b);
 }
 
-/* Who waits for his turn is answered at his deadline, and is let go when he leaves. */
+/* A client that waits for its turn is answered at its deadline, and is removed when it leaves. */
 static void test_waiting_ends(void **state)
 {
     static const char *const flags[] = { "--tenancy.multi=true", "--querier.queries_max=1",

@@ -16,7 +16,7 @@
 
 static struct err e;
 
-/* A shard that keeps all for ever: `per_day` bytes a day, of one level. */
+/* A shard that keeps all permanently: `per_day` bytes a day, of one level. */
 struct reply {
     Embertree__SpaceReply m;
     Embertree__SpaceForecast f;

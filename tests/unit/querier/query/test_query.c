@@ -99,7 +99,7 @@ static void test_partial_answers_say_so(void **state)
     b.ingesters[0].fail = ERR_TIMEOUT;
     r = qbed_get(&b, RENDER "&allow_partial=1");
     expect(r, 200, "X-Embertree-Partial: 2 of 3 ingesters missing\r\n");
-    /* Nobody left: an empty answer would be a lie. */
+    /* No ingester is left: an empty answer would be wrong. */
     b.ingesters[2].fail = ERR_BUSY;
     expect(qbed_get(&b, RENDER "&allow_partial=1"), 504, "ingester 0: ");
     /* What is wrong with the query is wrong everywhere: not tolerated. */
@@ -127,7 +127,7 @@ static void test_a_dead_ingester(void **state)
     net_pass(&b.world, 5000);
     expect(qbed_reply(&b), 503, "ingester 1: ");
     expect(qbed_get(&b, RENDER "&allow_partial=1"), 200, "\"numTicks\":101");
-    /* One down is told by errors, not by unreadiness; all down is. */
+    /* One ingester that is down shows in errors and not in readiness; all down show in both. */
     assert_true(querier_role.ready(b.self, &why));
     rpc_mem_cut(b.rpc, "mem://i0", "*");
     rpc_mem_cut(b.rpc, "mem://i2", "*");
@@ -157,7 +157,7 @@ static void test_deadline(void **state)
     assert_string_equal(qbed_reply(&b), "");
     net_pass(&b.world, 1500);
     expect(qbed_reply(&b), 504, "ingester 2: ");
-    /* A client may ask for less, and gets what is there if it allows that. */
+    /* A client may ask for less, and gets a partial answer if it allows that. */
     b.ingesters[2].mute = false;
     b.ingesters[1].mute = true;
     qbed_send(&b, "POST", "/querier.v1.QuerierService/LabelNames",
@@ -196,7 +196,7 @@ static void test_client_that_leaves_cancels_its_calls(void **state)
     assert_int_equal(
         qbed_metric(&b, "embertree_querier_queries_total{route=\"/labels\",code=\"ERR_CANCELED\"}"),
         1);
-    /* One that decides early cancels the others as well. */
+    /* An ingester whose answer decides early cancels the other calls as well. */
     b.ingesters[0].delay_ms = 0;
     b.ingesters[0].fail = ERR_UNAVAILABLE;
     expect(qbed_get(&b, "/labels"), 503, "ingester 0");
@@ -336,7 +336,7 @@ static void test_tenants(void **state)
         { "X-Scope-OrgID: t2\r\n", 200, "\"numTicks\":10," },
         { "X-Scope-OrgID: t1|t2\r\n", 200, "\"numTicks\":11," },
         { "X-Scope-OrgID: t3|t1|t2|t1\r\n", 200, "\"numTicks\":111," },
-        { "X-Scope-OrgID: nobody\r\n", 200, "\"numTicks\":0," },
+        { "X-Scope-OrgID: absent\r\n", 200, "\"numTicks\":0," },
         { "X-Scope-OrgID: a/b\r\n", 400, "tenant" },
     };
     struct qbed b;
@@ -449,7 +449,7 @@ static void test_every_ingester_is_asked_for_its_shards(void **state)
     assert_int_equal(b.ingesters[1].calls, 2);
     expect(qbed_get(&b, "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=5000&until=6000"), 200,
            "\"numTicks\":0,");
-    assert_int_equal(b.ingesters[0].calls, 2); /* nothing can be there: nobody is asked */
+    assert_int_equal(b.ingesters[0].calls, 2); /* no rows are possible: no ingester is asked */
     qbed_deinit(&b);
 }
 

@@ -123,7 +123,7 @@ static void each_service(const struct map *m, const struct map *a, const struct 
                          struct prng *p)
 {
     for (size_t t = 0; t <= NAMES; t++) {
-        struct str tenant = t < NAMES ? str_c(names[t]) : STR("nobody");
+        struct str tenant = t < NAMES ? str_c(names[t]) : STR("absent");
 
         reads_tenant(m, a, tenant);
         if (b)

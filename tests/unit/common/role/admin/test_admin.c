@@ -167,7 +167,7 @@ static void test_ring(void **state)
     buf_deinit(&b);
 }
 
-/* For a browser. What stands in a coordination service may be anybody's. */
+/* For a browser. Any client may have written to the coordination service. */
 static void test_ring_page(void **state)
 {
     static const char *const odd[] = { "tcp://a", "tcp://<script>alert(1)</script>" };

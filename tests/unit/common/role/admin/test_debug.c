@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiles on demand: captures beside each other, and what becomes pprof, read back by the decoder
- * that everybody else's goes through. Sampling is statistics: sums are compared with what was
+ * Profiles on demand: captures beside each other, and pprof, read back by the decoder
+ * that all pushes go through. Sampling is statistics: sums are compared with what was
  * sampled, not with the clock.
  */
 #include <setjmp.h>

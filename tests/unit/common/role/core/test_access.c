@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages about the process: with a file of tokens for those who show one, /debug/pprof/ as /config
- * and /ring; /metrics and /healthz for everybody.
+ * Pages about the process: with a file of tokens for clients that show one, /debug/pprof/ as
+ * /config and /ring; /metrics and /healthz for every client.
  */
 #include <setjmp.h>
 #include <stdarg.h>

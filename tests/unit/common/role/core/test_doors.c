@@ -96,7 +96,7 @@ static bool on_admit(void *cookie, struct http_req *r, enum http_needs needs)
     return false;
 }
 
-/* Whoever is not admitted reaches no handler, and each row's need is what is asked for. */
+/* A client that is not admitted reaches no handler, and each row's need is what is asked for. */
 static void test_needs(void **state)
 {
     const struct http_door *d;

@@ -102,7 +102,7 @@ static void test_length(void **state)
     assert_int_equal(got.len, 150);
 }
 
-/* Two headers: a gateway may have checked the one that would not be used. */
+/* Two headers: a gateway may have checked the header that would not be used. */
 static void test_twice(void **state)
 {
     const struct tenancy_conf multi = { .multi = true }, single = { 0 };

@@ -348,7 +348,7 @@ static void test_slow_leader(void **state)
     rpc_bed_sleep(&b.rpc, 100);
     assert_int_equal(b.ends, 1);
     assert_int_equal(b.code, 0);
-    /* The answer of a copy that nobody waits for any more is nothing to anybody. */
+    /* The answer of a copy that no caller waits for any more is ignored. */
     rpc_bed_sleep(&b.rpc, 5000);
     assert_int_equal(b.ends, 1);
     assert_int_equal(metric(&b, "relay_calls_working"), 0);
@@ -401,7 +401,7 @@ static void test_poor_helpers(void **state)
     }
     assert_int_equal(metric(&b, "route_hedged_total"), 2); /* one each, then never again */
 
-    /* Straight is dead, and nobody can help: as without helpers. */
+    /* The direct path is cut, and no node can help: the same as without helpers. */
     cut(&b, b.client_addr, b.nodes[0].addr);
     (void)run(&b, 1000);
     assert_int_equal(b.code, ERR_TIMEOUT);
@@ -409,7 +409,8 @@ static void test_poor_helpers(void **state)
     bed_close(&b);
 }
 
-/* Of two errors the straight one is told, and what the leader says rather than its silence. */
+/* Of two errors the caller gets the error of the direct call, but the leader's answer through a
+ * helper is preferred to a timeout. */
 static void test_errors(void **state)
 {
     struct bed b;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is known of ways is bounded: addresses come and go, what races use stays.
+ * Knowledge of paths is bounded: addresses come and go, paths that races use stay.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Questions about shards find whoever leads, also when that changes on the way.
+ * Questions about shards find the leader, also when it changes on the way.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,7 +206,7 @@ static void test_follows_the_leader(void **state)
     assert_int_equal(b.ends, 1);
     assert_string_equal(b.reply, "a");
 
-    /* It leads no more; nobody does for a second; then b. The question waits all the while. */
+    /* It leads no more; no node leads for a second; then b. The question waits all the while. */
     b.nodes[0].leads = false;
     (void)ask(&b, 0, 5000);
     rpc_bed_sleep(&b.rpc, 1000);
@@ -221,8 +221,8 @@ static void test_follows_the_leader(void **state)
     bed_close(&b);
 }
 
-/* While versions are mixed: a call goes round by those only that know how, and by somebody as soon
- * as he does. */
+/* While versions are mixed, only nodes that can relay a call do so, and a node does so as soon
+ * as it is upgraded. */
 static void test_who_may_help(void **state)
 {
     struct way *way;
@@ -235,7 +235,7 @@ static void test_who_may_help(void **state)
     put_live(&b, &b.nodes[0]);
     put_live_untold(&b, &b.nodes[1]);
     rpc_bed_sleep(&b.rpc, 500);
-    for (int i = 0; i < 3; i++) { /* a stranger is greeted first: asked again */
+    for (int i = 0; i < 3; i++) { /* an unknown node is greeted first: asked again */
         assert_null(route_helper(b.route, 0, RPC_WRITE, NULL, &way));
         rpc_bed_sleep(&b.rpc, 200);
     }
@@ -253,15 +253,15 @@ static void test_who_may_help(void **state)
     assert_non_null(route_helper(b.route, 0, RPC_LEDGER, NULL, &way));
     assert_null(route_helper(b.route, 0, RPC_LEDGER_ACCEPT, NULL, &way));
     assert_true(way == NULL);
-    put_live_of(&b, &b.nodes[1], 0); /* nobody knows: it may */
+    put_live_of(&b, &b.nodes[1], 0); /* not known: it may */
     rpc_bed_sleep(&b.rpc, 200);
     assert_non_null(route_helper(b.route, 0, RPC_WRITE, NULL, &way));
     assert_false(way->relays);
     bed_close(&b);
 }
 
-/* The leader is of a build that does not know the method, and is asked by way of another one: its
- * no is an answer, and nothing against the one that brings it. */
+/* The leader's build does not know the method, and the leader is asked through another node. Its
+ * refusal is an answer, and does not count against the relaying node. */
 static void test_unimplemented(void **state)
 {
     struct way *way;
@@ -282,7 +282,7 @@ static void test_unimplemented(void **state)
         put_live_of(&b, &b.nodes[1], known ? RPC_METHODS : 0);
         (void)route_helper(b.route, 0, RPC_SPACE, NULL, &way); /* greets it */
         rpc_mem_cut(b.rpc.net, rpc_node_addr(b.client), b.nodes[0].addr);
-        (void)ask(&b, 0, 1); /* greets the leader, who is down in a while */
+        (void)ask(&b, 0, 1); /* greets the leader, which is down in a while */
         rpc_bed_sleep(&b.rpc, 10000);
         b.ends = 0;
         (void)ask_of(&b, 0, RPC_SPACE, 2000);
@@ -307,9 +307,9 @@ static const char *follows(void *cookie, uint32_t shard)
     return "c";
 }
 
-/* The lead went to c just before the service went away, which only the followers heard: a says that
- * it does not lead, and b, whose view is as old, that c sends it entries. While the service is
- * heard nobody is asked but who leads by the view; nor when it is back. */
+/* The lead went to c just before the service went away, and only the followers know: a says that it
+ * does not lead, and b, whose view is as old, that c sends it entries. While the service answers,
+ * only the leader by the view is asked; the same when the service is back. */
 static void test_view_is_late(void **state)
 {
     size_t asked_b = 0, asked_a;
@@ -381,7 +381,7 @@ static void test_ends(void **state)
 
     (void)state;
     bed_open(&b);
-    /* Nobody is known: the answer comes at the deadline, and never from inside. */
+    /* No node is known: the answer comes at the deadline, and never from inside the call. */
     (void)ask(&b, 0, 300);
     assert_int_equal(b.ends, 0);
     rpc_bed_sleep(&b.rpc, 1000);
@@ -403,7 +403,7 @@ static void test_ends(void **state)
     bed_close(&b);
 }
 
-/* A read outlives a fail-over, and is answered with the reason where there is none. */
+/* A read outlives a fail-over, and is answered with the reason where no other node takes over. */
 static void test_reads_end_early(void **state)
 {
     struct coord_key key = key_live(PREFIX, "a");
@@ -420,7 +420,7 @@ static void test_reads_end_early(void **state)
     for (size_t i = 0; i < 3; i++)
         rpc_serve(b.nodes[i].rpc, RPC_MERGE, serve, &b.nodes[i]);
     rpc_bed_sleep(&b.rpc, 500);
-    /* Whoever should lead refuses, and goes on refusing. */
+    /* The node that should lead refuses each time. */
     (void)ask_of(&b, 0, RPC_MERGE, 60000);
     (void)ask(&b, 0, 60000);
     rpc_bed_sleep(&b.rpc, 13000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Questions where shards stay with their ingester for ever: one that restarts is waited for, one
- * that is dead is not.
+ * Questions where shards stay with their ingester permanently: a restarting ingester is waited for,
+ * a dead one is not.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static void server_dies(struct bed *b)
 
     rpc_node_free(b->server);
     b->server = NULL;
-    (void)err_set(&e, ERR_INTERNAL, "nobody hears this");
+    (void)err_set(&e, ERR_INTERNAL, "no caller gets this");
     for (size_t i = 0; i < b->held_len; i++)
         rpc_fail(b->held[i], &e);
     b->held_len = 0;
@@ -91,7 +91,7 @@ static struct view *view_of_file(struct bed *b)
 
     assert_true(name_set_add(&of[0], "a") && name_set_add(&of[1], "b"));
     memcpy(nodes[0].addr, b->addr, strlen(b->addr) + 1);
-    rpc_bed_addr(&b->rpc, nodes[1].addr); /* nobody is there */
+    rpc_bed_addr(&b->rpc, nodes[1].addr); /* no process is there */
     assert_int_equal(map_new(&from, &m, &e), 0);
     assert_int_equal(view_new_static(m, &v, &e), 0);
     map_unref(m);
@@ -204,7 +204,7 @@ static void test_restart_in_mid_call(void **state)
     restart_in_mid_call(true, RPC_MERGE, 10 * DEAD_MS);
 }
 
-/* Asked while nobody is there, before and after that is known; and while it refuses to be asked. */
+/* Asked while the ingester is away, before and after that is known, and while it refuses calls. */
 static void test_asked_while_it_is_away(void **state)
 {
     struct bed b;
@@ -233,9 +233,9 @@ static void test_asked_while_it_is_away(void **state)
     bed_close(&b);
 }
 
-/* ---- one that does not come back ------------------------------------------------------------ */
+/* ---- an ingester that does not come back ---------------------------------------------------- */
 
-/* Whoever asks in the first moments waits until they are over, everybody later is told at once. */
+/* A caller in the first SILENT_MS waits until their end; later callers get the error at once. */
 static void test_dead_for_good(void **state)
 {
     (void)state;
@@ -267,8 +267,8 @@ static void test_dead_for_good(void **state)
     }
 }
 
-/* It answers pings and goes down without end; a query that has less time is told earlier, and what
- * it says for another reason is its answer. */
+/* It answers pings and goes down without end; a query that has less time ends earlier, and a
+ * refusal for another reason is the answer. */
 static void test_refuses_for_good(void **state)
 {
     struct bed b;

@@ -222,7 +222,7 @@ static void test_unsealed(void **state)
     (void)take(KV_COARSE, true); /* another one: that alone is new */
     f = audit(NULL);
     assert_true(f.difference >= 1 && f.lost == 1 && f.doubled == 0);
-    assert_int_equal(audit("and that one").difference, f.difference);
+    assert_int_equal(audit("and another").difference, f.difference);
     f = audit(NULL);
     assert_int_equal(f.difference, 0);
     l = list();

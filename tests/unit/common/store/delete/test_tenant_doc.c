@@ -109,7 +109,7 @@ static void test_life(void **state)
     assert_string_equal(list("t", DOC_PROFILE, "", 9), "a:1:1 ab:1:0 b:1:524295 ");
     assert_string_equal(list("t", DOC_PROFILE, "a", 1), "ab:1:0 ...");
     assert_string_equal(list("t", DOC_SETTING, "", 9), "a:1:1 ");
-    assert_string_equal(list("nobody", DOC_PROFILE, "", 9), "");
+    assert_string_equal(list("absent", DOC_PROFILE, "", 9), "");
     assert_int_equal(get("t", "b", MIB, body), 0);
     assert_int_equal(get("t", "b", 64 * KIB, body), ERR_LIMIT);
     assert_int_equal(get("t", "ab", MIB, STR_NULL), 0);

@@ -146,7 +146,7 @@ static void test_part(void **state)
     kv_batch_put(kvt.b, KV_RAW, STR("b"), STR("second"));
     end[1] = kv_batch_bytes(kvt.b);
     for (int i = 0; i < 1000; i++)
-        kv_batch_del(kvt.b, KV_RAW, STR("nobody"));
+        kv_batch_del(kvt.b, KV_RAW, STR("absent"));
     kv_batch_reserve(kvt.b, SIZE_MAX / 2); /* more than there can be: nothing */
     assert_true(str_eqc(kv_batch_part(kvt.b, end[0] - 5, 5), "first"));
     assert_true(str_eqc(kv_batch_part(kvt.b, end[1] - 6, 6), "second"));

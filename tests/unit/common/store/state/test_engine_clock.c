@@ -336,8 +336,8 @@ static void test_nobody_is_heard(void **state)
     assert_true(b.c.held); /* alone now, with a clock that is far ahead: as alone */
 }
 
-/* Whatever clocks say, as long as most of them are right, or a wrong one is seen to in time: what
- * is kept for so long stays for so long. */
+/* Whatever clocks say, as long as most of them are right, or a wrong one is corrected in time: rows
+ * stay for as long as the retention says. */
 static void test_random_wrong(void **state)
 {
     struct bed b;

@@ -117,7 +117,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Every name in a command's list is an option, and every option is somebody's. */
+/* Every name in a command's list is an option, and every option is in a command's list. */
 static void test_tables_agree(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names that must not reach a terminal as they are, columns, numbers with units.
+ * Names that must not reach a terminal unescaped, columns, numbers with units.
  */
 #include <setjmp.h>
 #include <stdarg.h>

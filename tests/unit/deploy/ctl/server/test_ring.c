@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `cluster status`: a recorded /ring of a whole cluster, one with everything that can be wrong, and
- * answers that no server should give. UPDATE=1 writes tests/golden/ctl anew.
+ * answers that no server should give. UPDATE=1 writes tests/golden/ctl again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -191,13 +191,13 @@ static void put_copies(struct buf *out)
         { 4, 10000, 10000, false, true, false, ",\"entriesPerSecond\":100" }
     };
     static const struct says gone[] = { { 2, 3, 3, false, true, true, NULL } };
-    static const struct says nobody[] = { { 2, 3, 3, true, true, true, NULL } };
+    static const struct says unknown[] = { { 2, 3, 3, true, true, true, NULL } };
 
     (void)buf_addf(out, "{\"nodes\":[");
     put_node("a", a, ARRAY_LEN(a), out);
     put_node("b", b, ARRAY_LEN(b), out);
     put_node("c", gone, ARRAY_LEN(gone), out);
-    put_node("nobody", nobody, ARRAY_LEN(nobody), out);
+    put_node("nobody", unknown, ARRAY_LEN(unknown), out);
     (void)buf_addf(out, "7]}");
 }
 
@@ -334,7 +334,7 @@ static void add_line(void *cookie, struct str sentence)
 
 #define CLOCK(name, ms) "{\"addr\":\"tcp://" name ":4041\",\"ahead_ms\":" #ms ",\"unsure_ms\":200}"
 
-/* One of three is gone, or two: the latter can store nothing, whoever leads. */
+/* One of three is gone, or two. With two gone nothing can be stored, whichever node leads. */
 static void test_majority(void **state)
 {
     static const struct {
@@ -369,7 +369,7 @@ static void test_majority(void **state)
     }
 }
 
-/* What the server asked heard of others. */
+/* What the asked server knows of other nodes. */
 static void test_heard(void **state)
 {
     static const struct {

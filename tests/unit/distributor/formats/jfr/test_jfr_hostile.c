@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recordings that are cut, changed, or too large. (tests/fuzz/formats/fuzz_jfr.c goes on from
- * here.)
+ * Recordings that are cut, changed, or too large. (tests/fuzz/formats/fuzz_jfr.c continues
+ * from here.)
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void recording(struct gen_jfr *g, struct prng *p, size_t frames, size_t c
     }
 }
 
-/* A piece of a recording is none. */
+/* A piece of a recording is not a recording. */
 static void test_cut(void **state)
 {
     (void)state;

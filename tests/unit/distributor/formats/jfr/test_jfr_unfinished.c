@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Recordings whose writer died: the chunks it finished are taken, the rest is counted; with none it
- * is refused. One that was cut on its way is refused whatever stands before.
+ * is refused. A recording that was cut on its way is refused whatever its chunks are.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static const struct row rows[] = {
     { "async-profiler", GIB, false, true, 0, 0 },
     { "async-profiler, only a header", GIB, false, true, 0, 68 },
     { "JDK", 0, true, true, 255, 0 },
-    { "JDK, offsets of before", 0, true, false, 255, 0 },
+    { "JDK, old offsets", 0, true, false, 255, 0 },
     { "JDK, while its header is written", 0, false, false, 255, 0 },
     { "JDK, cut as well", 0, true, true, 255, 100 },
 };
@@ -112,7 +112,7 @@ static void test_unflushed(void **state)
         size_t last;
         chunks(&g, &p, 2, &last);
         g.file.ptr[last + 64] = flushed ? 3 : 0;
-        buf_add_str(&g.file, STR("\x12\x34 events that nobody can read"));
+        buf_add_str(&g.file, STR("\x12\x34 events which have no length"));
         int rc = decode(&d, buf_str(&g.file), &e);
         if (flushed) {
             assert_int_equal(rc, 0);

@@ -240,7 +240,7 @@ static void test_stays(void **state)
                { "0-25,60-69", 0, 0, 9, NULL });
     CHECK_FORM("a window of fewer frames", &heap, SHALLOW_ONE, { "0-19", 0, 0, 5, NULL },
                { "0-19,40-56", 5, 5, 7, NULL });
-    CHECK_FORM("nobody knows its root", &heap, NEIGHBOUR, { "100-131", 0, 0, 7, NULL });
+    CHECK_FORM("no stack has its root", &heap, NEIGHBOUR, { "100-131", 0, 0, 7, NULL });
     CHECK_FORM("its root is a root", &heap, { "5,6", 0, 0, 3, NULL }, SHALLOW_ONE, NEIGHBOUR,
                { "0-25,40-50", 5, 5, 7, NULL });
     CHECK_FORM("two roots", &heap, SHALLOW_ONE, { "200,201", 0, 0, 3, NULL }, NEIGHBOUR,
@@ -331,7 +331,7 @@ static void check_tree(struct prng *p, size_t *grafted)
             f++;
             int id = number(&f);
             assert_true(n < 2 * FRAMES);
-            if (n > 0) /* the caller is the one that it has in the tree */
+            if (n > 0) /* the caller is its parent in the tree */
                 assert_int_equal(t.parent[id], room[(n - 1) % ARRAY_LEN(room)]);
             else if (t.parent[id] >= 0)
                 assert_true(t.depth[id] > 1);

@@ -144,7 +144,7 @@ static size_t flood(size_t words, size_t still, size_t counts, uint64_t hides)
     return n;
 }
 
-/* Whoever knows this source can not make stacks that all fall on one slot. */
+/* A sender that knows this source cannot make stacks that all fall on one slot. */
 static void test_flood(void **state)
 {
     static const uint64_t hides[] = { 0, ~UINT64_C(0), UINT64_C(0xa0761d6478bd642f),

@@ -196,7 +196,7 @@ static size_t flood(const struct symbol_session *k, size_t words, size_t still, 
     return n;
 }
 
-/* Whoever knows this source can not make names that all fall on one slot. */
+/* A sender that knows this source cannot make names that all fall on one slot. */
 static void test_flood(void **state)
 {
     struct symbol_session *k = symbol_session_new(session, UINT64_C(0x243f6a8885a308d3), 4096, MIB);

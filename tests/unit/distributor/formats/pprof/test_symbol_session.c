@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Decoding by what is known of a service gives what decoding from nothing gives: random profiles
- * beside the generator's model, all sample files twice, in any order, and under small bounds.
+ * Decoding with the known stacks of a service gives the same as decoding from nothing: random
+ * profiles beside the generator's model, all sample files twice, in any order, and under small
+ * bounds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -170,7 +171,7 @@ static void test_files(void **state)
     (void)state;
     struct file_test t = { .s = { .bytes_max = 256 * MIB }, .l = limits_default() };
 
-    if (!testdata_here("sample files decoded by what is known"))
+    if (!testdata_here("sample files decoded with known stacks"))
         skip();
     testdata_each("pprof", one_file, &t);
     assert_in_range(t.known, t.files, 2 * t.files); /* most files, both times */
@@ -178,7 +179,7 @@ static void test_files(void **state)
     symbol_session_unref(t.s.known);
 }
 
-/* Over its bound it is given up, and the push is decoded as if there were none. */
+/* Over its bound the table is dropped, and the push is decoded without it. */
 static void test_small(void **state)
 {
     (void)state;
@@ -210,7 +211,7 @@ static void test_small(void **state)
     assert_true(dead > 0);
 }
 
-/* Decoded by what is known, and from nothing: the same. Was it by what is known? */
+/* Compares decoding with known stacks and from nothing. True if known stacks were used. */
 static bool same_as_plain(struct shelf_of_one *s, struct str body, const struct limits *l)
 {
     struct dist_push a, b;
@@ -301,7 +302,7 @@ static void body_of_form(struct prng *r, size_t types, struct buf *body)
     size_t labelled = prng_below(r, 3); /* none, few, all */
     for (size_t i = 0, stack = 0; i < FORM_SAMPLES; i++) {
         size_t len = types + (prng_below(r, 90) == 0);
-        stack = prng_below(r, 2) ? stack : prng_below(r, FORM_STACKS); /* often that of before */
+        stack = prng_below(r, 2) ? stack : prng_below(r, FORM_STACKS); /* often the previous one */
         for (size_t t = 0; t < len; t++)
             values[t] = prng_below(r, 3) ? (int64_t)(prng_u64(r) >> (14 + prng_below(r, 50))) : 0;
         if (prng_below(r, 60) == 0)
@@ -406,7 +407,7 @@ static void test_lengths(void **state)
     symbol_session_unref(s.known);
 }
 
-/* How deep a stack may be is asked anew each time, in frames: a tenant's limit may change. */
+/* The limit of a stack's depth is read again each time, in frames: a tenant's limit may change. */
 static void test_depth(void **state)
 {
     (void)state;
@@ -463,7 +464,7 @@ static void test_id_zero(void **state)
     symbol_session_unref(s.known);
 }
 
-/* Of a table only that is kept which a sample has, be it new or beside what is known. */
+/* Of a table only entries that a sample has are kept, in a new table or next to known entries. */
 static void test_unused(void **state)
 {
     (void)state;

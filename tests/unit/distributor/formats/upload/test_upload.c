@@ -211,7 +211,7 @@ static void test_perf_fields(void **state)
     /* A frame on the line of its event; 401097 is an address, not a period. */
     check("  my app 7 99.5:  401097 f (/m)\n  my app 7 99.5:  1f f (/m)\n", "perf script",
           "samples\t{}\tmy app;f\t2\n");
-    /* A frame whose symbol begins with a number is none the less a frame. */
+    /* A frame whose symbol begins with a number is still a frame. */
     check("java 7 cycles: \n\t  1f 12 cycles: (/m)\n", "perf script",
           "cycles\t{}\tjava;12 cycles:\t1\nsamples\t{}\tjava;12 cycles:\t1\n");
 }
@@ -279,7 +279,7 @@ static void test_unknown(void **state)
     }
 }
 
-/* What is known and not read says what to do instead. */
+/* For a known format that is not read, the error says what to do instead. */
 static void test_advice(void **state)
 {
     (void)state;

@@ -119,7 +119,7 @@ static void test_firefox(void **state)
           "samples\t{thread_name=Main}\t(root)\t1\nsamples\t{thread_name=Main}\t(root);f\t1\n"
           "wall\t{thread_name=Main}\t(root)\t2000000\n"
           "wall\t{thread_name=Main}\t(root);f\t2000000\n");
-    /* The same, the schema behind the data, and a column nobody wants in front. */
+    /* The same, the schema behind the data, and an unused column in front. */
     check("{\"threads\":[{\"stringTable\":[\"(root)\",\"f (a.js:3:9)\"],"
           "\"frameTable\":{\"data\":[[0],[1]],"
           "\"schema\":{\"location\":0}},\"stackTable\":{\"data\":[[[{}],null,0],[\"]\",0,1]],"
@@ -229,7 +229,7 @@ static void test_firefox_large(void **state)
     firefox_samples(1000001, ERR_LIMIT);
 }
 
-/* Nodes that are all (root) add no frame, and take time all the same: in a circle for ever, in a
+/* Nodes that are all (root) add no frame, and still take time: in a circle without end, in a
  * long row each as much as the row is long. */
 static void test_v8_roots(void **state)
 {

@@ -356,8 +356,8 @@ static void test_expansion(void **state)
     buf_deinit(&out);
 }
 
-/* The number in front of a compressed buffer is a claim. Of LZ4, which cannot do 256:1, one that is
- * too high is refused before memory for it is taken. */
+/* The number in front of a compressed buffer is a claim. Of LZ4, which cannot do 256:1, a claim
+ * that is too high is refused before memory for it is taken. */
 static void test_claimed_sizes(void **state)
 {
     struct limits l = limits_default();

@@ -98,7 +98,7 @@ static void test_quotas(void **state)
     assert_int_equal(upload(&b, "a", "01", 10, &e), ERR_CONFLICT);
     assert_int_equal(debuginfo_bytes(b.index), 1500);
     debuginfo_free(b.index);
-    bed_open(&b); /* as it was, from the disk */
+    bed_open(&b); /* unchanged, from the disk */
     assert_int_equal(debuginfo_bytes(b.index), 1500);
     assert_true(here(&b, "a", "01") && here(&b, "a", "03") && here(&b, "b", "01"));
     debuginfo_free(b.index);
@@ -159,7 +159,7 @@ static void test_entries(void **state)
     debuginfo_free(b.index);
 }
 
-/* Uploads that nobody finishes make place for others, of any build. */
+/* Uploads that are never finished make place for others, of any build. */
 static void test_stale_uploads(void **state)
 {
     struct debuginfo_entry *x;
@@ -178,7 +178,7 @@ static void test_stale_uploads(void **state)
         assert_non_null(strstr(e.text, "are under way"));
         clock_fake_advance(&b.clock, 1001);
     }
-    /* A forced upload that fails leaves what was there; one that is whole replaces it. */
+    /* A forced upload that fails leaves the old file; a whole one replaces it. */
     assert_non_null(keep_in_index(&b, "stale", 5, false, &e));
     assert_int_equal(debuginfo_begin(b.index, STR("stale"), STR("00000005"), DEBUGINFO_SOURCES,
                                      STR(""), STR(""), true, &x, &e),

@@ -224,7 +224,7 @@ static void test_many_tenants(void **state)
     qbed_deinit(&b);
 }
 
-/* Whoever is missing is said so, or nothing is answered, in each of the rounds. */
+/* In each round the answer names the missing ingesters, or it is an error. */
 static void test_missing(void **state)
 {
     static const char path[] = "/querier.v1.QuerierService/SelectSeries";
@@ -255,7 +255,7 @@ static void test_missing(void **state)
     qbed_deinit(&b);
 }
 
-/* What is kept as one is never in two points. */
+/* A node that is kept as one sum is never in two points. */
 static void test_coarse(void **state)
 {
     Embertree__MergeReply m = EMBERTREE__MERGE_REPLY__INIT;
@@ -289,7 +289,8 @@ static void test_coarse(void **state)
     qbed_deinit(&b);
 }
 
-/* Edges inside of what is kept as one move behind it; where leaves are kept they stay. */
+/* Edges inside of a node that is kept as one sum move behind it; where leaves are kept they
+ * stay. */
 static void test_coarse_nodes(void **state)
 {
     static const struct {

@@ -29,7 +29,7 @@ struct world {
     double want[POINTS];
 };
 
-/* As the store spreads whole profiles: each slot down, with what is left going to the next. */
+/* As the store spreads whole profiles: each slot rounded down, with the rest going to the next. */
 static void spread(const struct world *w, uint64_t ret[SLOTS])
 {
     uint64_t left = 0;
