@@ -79,7 +79,7 @@ static void test_refused(void **state)
         { "defaults: {max_label_names_per_series: 1}", "not within 2" },
         { "defaults: {max_series_per_tenant: -1}", "no number" },
         { "defaults: {reject_older_than: 4000d}", "not within" },
-        { "defaults: {ingestion_rate_mb: lots}", "no number" },
+        { "defaults: {ingestion_rate_mb: lots}", "not a number" },
         { "defaults: {drop: ['{a=']}", "selector" },
         { "defaults: {drop: ['x{a=\"b\"}']}", "matchers only" },
         { "defaults: {drop: ['{a=~\"(\"}']}", "regex" },
