@@ -83,7 +83,7 @@ static void test_refused(void **state)
         { "defaults: {drop: ['{a=']}", "selector" },
         { "defaults: {drop: ['x{a=\"b\"}']}", "matchers only" },
         { "defaults: {drop: ['{a=~\"(\"}']}", "regex" },
-        { "defaults: {sampling: [{match: '{a=\"b\"}', probability: 1.5}]}", "within 0 and 1" },
+        { "defaults: {sampling: [{match: '{a=\"b\"}', probability: 1.5}]}", "from 0 to 1" },
         { "defaults: {sampling: [{probability: 1}]}", "either match or usage_group" },
         { "defaults: {sampling: [{usage_group: g, probability: 1}]}", "no such usage group" },
         { "defaults: {usage_groups: [a]}", "a map" },
