@@ -27,7 +27,7 @@
 
 enum { YOUNG_SCANS = 3, GONE_SCANS = 60 };
 
-struct symbol_session {
+struct known_thread {
     pid_t tid;
     timer_t timer;
     bool armed, seen;
@@ -37,7 +37,7 @@ struct symbol_session {
 struct prof_threads {
     uint64_t period_ns;
     struct prng prng; /* spreads first ticks, so that threads do not tick together */
-    struct symbol_session list[PROF_THREADS_MAX];
+    struct known_thread list[PROF_THREADS_MAX];
     size_t len;
 };
 
@@ -51,7 +51,7 @@ struct prof_threads *prof_threads_new(uint64_t hz)
     return t;
 }
 
-static void disarm(struct symbol_session *k)
+static void disarm(struct known_thread *k)
 {
     if (k->armed)
         (void)timer_delete(k->timer);
@@ -79,7 +79,7 @@ static clockid_t cpu_clock(pid_t tid)
 }
 
 /* Fails when the thread just ended, or over the limit of signals; it is not sampled then. */
-static void arm(struct prof_threads *t, struct symbol_session *k)
+static void arm(struct prof_threads *t, struct known_thread *k)
 {
     struct sigevent ev = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF };
     uint64_t first = 1 + prng_below(&t->prng, t->period_ns);
@@ -97,7 +97,7 @@ static void arm(struct prof_threads *t, struct symbol_session *k)
         disarm(k);
 }
 
-static void read_name(struct symbol_session *k)
+static void read_name(struct known_thread *k)
 {
     char path[64];
     ssize_t n;
@@ -115,27 +115,27 @@ static void read_name(struct symbol_session *k)
     k->name[n] = '\0';
 }
 
-static struct symbol_session *find(const struct prof_threads *t, pid_t tid)
+static struct known_thread *find(const struct prof_threads *t, pid_t tid)
 {
     for (size_t i = 0; i < t->len; i++)
         if (t->list[i].tid == tid)
-            return (struct symbol_session *)(uintptr_t)&t->list[i];
+            return (struct known_thread *)(uintptr_t)&t->list[i];
     return NULL;
 }
 
 static void see(struct prof_threads *t, pid_t tid, bool names)
 {
-    struct symbol_session *k = find(t, tid);
+    struct known_thread *k = find(t, tid);
 
     if (k && k->gone) { /* the number is used again: another thread, another clock */
         disarm(k);
-        *k = (struct symbol_session){ .tid = tid };
+        *k = (struct known_thread){ .tid = tid };
         arm(t, k);
     } else if (!k) {
         if (t->len == PROF_THREADS_MAX)
             return;
         k = &t->list[t->len++];
-        *k = (struct symbol_session){ .tid = tid };
+        *k = (struct known_thread){ .tid = tid };
         arm(t, k);
     }
     if (names || k->scans < YOUNG_SCANS)
@@ -162,7 +162,7 @@ void prof_threads_scan(struct prof_threads *t, bool names)
     }
     (void)closedir(dir);
     for (size_t i = 0; i < t->len; i++) {
-        struct symbol_session *k = &t->list[i];
+        struct known_thread *k = &t->list[i];
 
         if (!k->seen) {
             disarm(k);
@@ -177,7 +177,7 @@ void prof_threads_scan(struct prof_threads *t, bool names)
 
 const char *prof_threads_name(const struct prof_threads *t, pid_t tid)
 {
-    const struct symbol_session *k = find(t, tid);
+    const struct known_thread *k = find(t, tid);
 
     return k ? k->name : "";
 }

@@ -41,7 +41,7 @@ struct kept_record {
     struct str record;             /* owned */
 };
 /* The requests of one push. */
-struct cluster_dump {
+struct kept_push {
     struct forward *f;
     VEC(struct kept_record) records;
     size_t bytes;
@@ -62,8 +62,8 @@ struct forward {
     uint64_t reserve_bytes;
     struct mutex lock;
     VEC(struct forward_target *) targets;
-    VEC(struct cluster_dump *) jobs;
-    VEC(struct cluster_dump *) done;
+    VEC(struct kept_push *) jobs;
+    VEC(struct kept_push *) done;
     bool posted;
     /* end of lock */
     struct chan *wake;
@@ -75,7 +75,7 @@ struct forward {
 
 /* ---- kept ----------------------------------------------------------------------------------- */
 
-static void kept_free(struct cluster_dump *k)
+static void kept_free(struct kept_push *k)
 {
     vec_for (i, &k->records) {
         forward_target_unref(k->records.ptr[i].target);
@@ -86,7 +86,7 @@ static void kept_free(struct cluster_dump *k)
 }
 
 struct keeper {
-    struct cluster_dump *k;
+    struct kept_push *k;
     struct forward_target *t;
 };
 
@@ -110,7 +110,7 @@ static size_t targets_now(struct forward *f, struct forward_target *ret[FORWARD_
     return n;
 }
 
-static void make_all(struct cluster_dump *k, const struct intake_packed *p,
+static void make_all(struct kept_push *k, const struct intake_packed *p,
                      struct forward_target **targets, size_t n)
 {
     struct forward_made *made = NULL;
@@ -137,7 +137,7 @@ static void *on_packed(void *cookie, const struct intake_packed *p, size_t *ret_
 {
     struct forward *f = cookie;
     struct forward_target *targets[FORWARD_TARGETS_MAX];
-    struct cluster_dump *k;
+    struct kept_push *k;
 
     if (p->hops >= FORWARD_HOPS_MAX) {
         metric_add(f->loops, 1);
@@ -146,7 +146,7 @@ static void *on_packed(void *cookie, const struct intake_packed *p, size_t *ret_
     size_t n = targets_now(f, targets);
     if (n == 0)
         return NULL;
-    k = XNEW(struct cluster_dump);
+    k = XNEW(struct kept_push);
     k->f = f;
     k->at_ms = clock_wall_ms(f->ctx->env->clock);
     make_all(k, p, targets, n);
@@ -169,7 +169,7 @@ static void on_failed(void *cookie, void *kept)
 static void on_stored(void *cookie, void *kept, void (*done)(void *done_cookie), void *done_cookie)
 {
     struct forward *f = cookie;
-    struct cluster_dump *k = kept;
+    struct kept_push *k = kept;
     bool first;
 
     k->done = done;
@@ -197,7 +197,7 @@ static void forward_unref(struct forward *f)
 static void answer(struct forward *f)
 {
     for (;;) {
-        struct cluster_dump *k = NULL;
+        struct kept_push *k = NULL;
         mutex_lock(&f->lock);
         if (f->done.len) {
             k = f->done.ptr[0];
@@ -239,7 +239,7 @@ static void sync_targets(struct forward *f, bool tick)
 
 static void write_jobs(struct forward *f)
 {
-    VEC(struct cluster_dump *) jobs = { 0 };
+    VEC(struct kept_push *) jobs = { 0 };
     bool post;
 
     mutex_lock(&f->lock);
@@ -250,7 +250,7 @@ static void write_jobs(struct forward *f)
     if (!jobs.len)
         return;
     vec_for (i, &jobs) {
-        const struct cluster_dump *k = jobs.ptr[i];
+        const struct kept_push *k = jobs.ptr[i];
         vec_for (n, &k->records)
             forward_target_append(k->records.ptr[n].target, k->records.ptr[n].record, k->at_ms);
     }

@@ -108,14 +108,14 @@ static int make_groups(struct forward_made *m, struct err *e)
 
 /* ---- a group as pprof ----------------------------------------------------------------------- */
 
-struct part_cache {
+struct parts {
     struct forward_made *m;
     const struct group *g;
     VEC(struct pprof_out_part) all;
     struct map_str *ids; /* packed id -> position in all, plus 1; owned */
 };
 
-static struct pprof_out_values *new_part(struct part_cache *ps, const struct label *label)
+static struct pprof_out_values *new_part(struct parts *ps, const struct label *label)
 {
     struct arena *a = ps->m->arena;
     struct pprof_out_values *v = ARENA_ARRAY(a, struct pprof_out_values, ps->g->len);
@@ -129,7 +129,7 @@ static struct pprof_out_values *new_part(struct part_cache *ps, const struct lab
     return v;
 }
 
-static bool add_exemplar(struct part_cache *ps, size_t type, const struct push_exemplar *x)
+static bool add_exemplar(struct parts *ps, size_t type, const struct push_exemplar *x)
 {
     size_t at = (size_t)(uintptr_t)map_str_get(ps->ids, x->id);
     struct pprof_out_values *v;
@@ -169,7 +169,7 @@ static bool subtract(const struct push_series *s, enum exid_kind kind, uint64_t 
 }
 
 /* What no id covers. */
-static bool rest_of(struct part_cache *ps, const struct push_series *s, enum exid_kind kind,
+static bool rest_of(struct parts *ps, const struct push_series *s, enum exid_kind kind,
                     struct pprof_out_values *ret)
 {
     uint32_t *nodes = arena_alloc(ps->m->arena, (s->len + 1) * sizeof(*nodes));
@@ -206,7 +206,7 @@ static enum exid_kind kind_of(const struct group *g)
     return best;
 }
 
-static bool make_parts(struct part_cache *ps, enum exid_kind kind)
+static bool make_parts(struct parts *ps, enum exid_kind kind)
 {
     struct pprof_out_values *rest = new_part(ps, NULL);
 
@@ -225,7 +225,7 @@ static bool make_parts(struct part_cache *ps, enum exid_kind kind)
     return true;
 }
 
-static int write_profile(struct forward_made *m, const struct group *g, const struct part_cache *ps,
+static int write_profile(struct forward_made *m, const struct group *g, const struct parts *ps,
                          struct buf *plain, struct err *e)
 {
     const struct window *w = m->p->window;
@@ -256,7 +256,7 @@ static int write_profile(struct forward_made *m, const struct group *g, const st
 static int make_profile(struct forward_made *m, struct group *g, struct err *e)
 {
     struct arena_mark mark = arena_mark(m->arena);
-    struct part_cache ps = { .m = m, .g = g, .ids = map_str_new() };
+    struct parts ps = { .m = m, .g = g, .ids = map_str_new() };
     struct buf plain;
 
     buf_init(&plain, FORWARD_RECORD_MAX);

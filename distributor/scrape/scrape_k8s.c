@@ -39,7 +39,7 @@ struct object {
     struct k8s_object o;
     struct arena *arena; /* owned; holds this struct */
 };
-struct ingester_poll {
+struct watch {
     struct scrape_k8s *k;
     char *path;              /* owned: up to the query */
     struct map_str *objects; /* struct object */
@@ -59,14 +59,14 @@ struct scrape_k8s {
     char *base, *job;
     struct scrape_client client;
     bool pods;
-    VEC(struct ingester_poll *) watches;
+    VEC(struct watch *) watches;
     struct scrape_k8s_state state;
     char error[ERR_TEXT_MAX + 64];
     bool stopped;
 };
 
-static void list(struct ingester_poll *w);
-static void watch(struct ingester_poll *w);
+static void list(struct watch *w);
+static void watch(struct watch *w);
 
 /* ---- objects -------------------------------------------------------------------------------- */
 
@@ -102,8 +102,7 @@ static void forget(struct map_str *m, size_t *bytes, struct str key)
     object_free(old);
 }
 
-static void keep(struct ingester_poll *w, struct map_str *m, size_t *bytes,
-                 const struct json_val *v)
+static void keep(struct watch *w, struct map_str *m, size_t *bytes, const struct json_val *v)
 {
     struct arena *a = arena_new(OBJECT_BYTES);
     struct object *x = ARENA_NEW(a, struct object);
@@ -126,12 +125,12 @@ static void keep(struct ingester_poll *w, struct map_str *m, size_t *bytes,
     CHECK(!map_str_put(m, x->o.key, x));
 }
 
-static void changed(struct ingester_poll *w)
+static void changed(struct watch *w)
 {
     w->k->o.changed(w->k->o.cookie);
 }
 
-static void set_version(struct ingester_poll *w, struct str version)
+static void set_version(struct watch *w, struct str version)
 {
     if (version.len && version.len < sizeof(w->version))
         (void)snprintf(w->version, sizeof(w->version), "%.*s", STR_ARG(version));
@@ -141,7 +140,7 @@ static void set_version(struct ingester_poll *w, struct str version)
 
 static void on_timer(void *cookie)
 {
-    struct ingester_poll *w = cookie;
+    struct watch *w = cookie;
 
     if (w->relist || !w->listed)
         list(w);
@@ -149,7 +148,7 @@ static void on_timer(void *cookie)
         watch(w);
 }
 
-static void again(struct ingester_poll *w, bool failed)
+static void again(struct watch *w, bool failed)
 {
     uint64_t pause = RETRY_FIRST_MS << MIN(w->failures, RETRY_DOUBLES);
 
@@ -158,7 +157,7 @@ static void again(struct ingester_poll *w, bool failed)
         loop_timer_start(w->timer, failed ? pause : 0, 0);
 }
 
-static void relist(struct ingester_poll *w, bool failed)
+static void relist(struct watch *w, bool failed)
 {
     objects_free(w->listing);
     w->listing = NULL;
@@ -181,7 +180,7 @@ static int read_secret(const struct scrape_k8s *k, const char *path, struct buf 
     return buf_add_c(to, '\0') ? 0 : err_set(e, ERR_LIMIT, "%s is too long", path);
 }
 
-static void request(struct ingester_poll *w, const struct buf *query, struct http_multi_req *req)
+static void request(struct watch *w, const struct buf *query, struct http_multi_req *req)
 {
     const struct scrape_client *c = &w->k->client;
     struct buf url, bearer, password;
@@ -223,13 +222,13 @@ static void add_escaped(struct buf *b, const char *name, struct str s)
         buf_addf(b, "%%%02X", (unsigned char)s.ptr[i]);
 }
 
-static void add_selectors(const struct ingester_poll *w, struct buf *b)
+static void add_selectors(const struct watch *w, struct buf *b)
 {
     add_escaped(b, "labelSelector", w->k->o.conf->label);
     add_escaped(b, "fieldSelector", w->k->o.conf->field);
 }
 
-static bool answered(struct ingester_poll *w, const char *what, const struct http_multi_reply *r)
+static bool answered(struct watch *w, const char *what, const struct http_multi_reply *r)
 {
     char text[64];
 
@@ -246,7 +245,7 @@ static bool answered(struct ingester_poll *w, const char *what, const struct htt
 
 /* ---- list ----------------------------------------------------------------------------------- */
 
-static void list_complete(struct ingester_poll *w)
+static void list_complete(struct watch *w)
 {
     objects_free(w->objects);
     w->objects = w->listing;
@@ -261,7 +260,7 @@ static void list_complete(struct ingester_poll *w)
     watch(w);
 }
 
-static int take_page(struct ingester_poll *w, struct str text, struct err *e)
+static int take_page(struct watch *w, struct str text, struct err *e)
 {
     const struct json_val *items;
     struct json_doc *doc = NULL;
@@ -284,7 +283,7 @@ static int take_page(struct ingester_poll *w, struct str text, struct err *e)
 
 static void on_list(void *cookie, struct http_multi_reply *r)
 {
-    struct ingester_poll *w = cookie;
+    struct watch *w = cookie;
     struct err e;
 
     w->call = NULL;
@@ -300,7 +299,7 @@ static void on_list(void *cookie, struct http_multi_reply *r)
     }
 }
 
-static void list(struct ingester_poll *w)
+static void list(struct watch *w)
 {
     struct http_multi_req req = { .timeout_ms = LIST_MS, .body_max = PAGE_BYTES, .done = on_list };
     struct buf query;
@@ -320,7 +319,7 @@ static void list(struct ingester_poll *w)
 /* ---- watch ---------------------------------------------------------------------------------- */
 
 /* False: this watch cannot continue. */
-static bool take_event(struct ingester_poll *w, const struct json_val *v)
+static bool take_event(struct watch *w, const struct json_val *v)
 {
     struct k8s_object named;
     struct k8s_event ev;
@@ -351,7 +350,7 @@ static bool take_event(struct ingester_poll *w, const struct json_val *v)
     return true;
 }
 
-static bool take_line(struct ingester_poll *w, struct str line)
+static bool take_line(struct watch *w, struct str line)
 {
     struct json_doc *doc;
     struct err e;
@@ -369,7 +368,7 @@ static bool take_line(struct ingester_poll *w, struct str line)
 
 static void on_data(void *cookie, struct str bytes)
 {
-    struct ingester_poll *w = cookie;
+    struct watch *w = cookie;
     bool fine = true;
 
     while (fine && bytes.len) {
@@ -394,7 +393,7 @@ static void on_data(void *cookie, struct str bytes)
 
 static void on_watch(void *cookie, struct http_multi_reply *r)
 {
-    struct ingester_poll *w = cookie;
+    struct watch *w = cookie;
 
     w->call = NULL;
     w->watching = false;
@@ -406,7 +405,7 @@ static void on_watch(void *cookie, struct http_multi_reply *r)
     }
 }
 
-static void watch(struct ingester_poll *w)
+static void watch(struct watch *w)
 {
     struct http_multi_req req = {
         .timeout_ms = (WATCH_S + 30) * 1000, .body_max = MIB, .on_data = on_data, .done = on_watch
@@ -428,7 +427,7 @@ static void watch(struct ingester_poll *w)
 static void add_watch(struct scrape_k8s *k, const struct str *ns)
 {
     const char *api = k->pods ? "/api/v1" : "/apis/discovery.k8s.io/v1";
-    struct ingester_poll *w = XNEW(struct ingester_poll);
+    struct watch *w = XNEW(struct watch);
     struct buf path;
 
     buf_init(&path, 4096);
@@ -538,7 +537,7 @@ void scrape_k8s_stop(struct scrape_k8s *k)
         return;
     k->stopped = true;
     vec_for (i, &k->watches) {
-        struct ingester_poll *w = k->watches.ptr[i];
+        struct watch *w = k->watches.ptr[i];
         loop_timer_stop(w->timer);
         http_call_cancel(w->call);
         w->call = NULL;
@@ -551,7 +550,7 @@ void scrape_k8s_free(struct scrape_k8s *k)
         return;
     scrape_k8s_stop(k);
     vec_for (i, &k->watches) {
-        struct ingester_poll *w = k->watches.ptr[i];
+        struct watch *w = k->watches.ptr[i];
         loop_timer_free(w->timer);
         objects_free(w->objects);
         objects_free(w->listing);

@@ -325,7 +325,7 @@ static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct 
     return rc;
 }
 
-struct shard_routing {
+struct placing {
     struct tier *t;
     uint32_t shard;
 };
@@ -340,7 +340,7 @@ static int map_of(struct tier *t, uint32_t shard, const struct map **ret, bool *
 
 static int write_places(void *cookie, struct buf *text, bool *ret_sure, struct err *e)
 {
-    const struct shard_routing *p = cookie;
+    const struct placing *p = cookie;
     const struct map *m;
 
     if (map_of(p->t, p->shard, &m, ret_sure, e))
@@ -359,7 +359,7 @@ static int write_head(struct tier *t, struct tier_shard *at, const struct backup
                       struct kv *kv, struct err *e)
 {
     int64_t now = clock_wall_ms(t->in->ctx->env->clock);
-    struct shard_routing placing = { t, at->number };
+    struct placing placing = { t, at->number };
     struct backup_opts o = {
         .kv = kv,
         .o = t->o,

@@ -97,7 +97,7 @@ struct pending {
     uint32_t name;          /* of the source */
     size_t at, len;         /* its cursors */
 };
-struct tenant_queue {
+struct inversion {
     const struct calltree *t;
     struct calltree *out;
     uint32_t *rank;  /* by name: its place by text, of names that can be callers */
@@ -117,7 +117,7 @@ static bool before(const struct pending *a, const struct pending *b)
     return a->depth != b->depth ? a->depth < b->depth : a->number < b->number;
 }
 
-static void heap_push(struct tenant_queue *x, struct pending p)
+static void heap_push(struct inversion *x, struct pending p)
 {
     size_t i = x->heap.len;
 
@@ -127,7 +127,7 @@ static void heap_push(struct tenant_queue *x, struct pending p)
     x->heap.ptr[i] = p;
 }
 
-static struct pending heap_pop(struct tenant_queue *x)
+static struct pending heap_pop(struct inversion *x)
 {
     struct pending *h = x->heap.ptr, first = h[0], last = h[--x->heap.len];
     size_t n = x->heap.len, i = 0;
@@ -154,7 +154,7 @@ static int by_rank(const void *a, const void *b)
 
 /* Every cursor of p to its parent; those at the end of their stack give their value to `node`.
  * Sorted by name, equal ones united. Returns how many are left. */
-static size_t climb(struct tenant_queue *x, const struct pending *p, uint32_t node)
+static size_t climb(struct inversion *x, const struct pending *p, uint32_t node)
 {
     struct cursor *c = x->cursors + p->at;
     size_t n = 0, kept = 0;
@@ -176,7 +176,7 @@ static size_t climb(struct tenant_queue *x, const struct pending *p, uint32_t no
     return kept;
 }
 
-static void open_node(struct tenant_queue *x, const struct pending *p)
+static void open_node(struct inversion *x, const struct pending *p)
 {
     uint32_t node = calltree_child(x->out, p->above, name_here(x->out, x->t, x->names, p->name));
     size_t n = climb(x, p, node);
@@ -195,7 +195,7 @@ static void open_node(struct tenant_queue *x, const struct pending *p)
 }
 
 /* True when it is to end, with the error set. */
-static bool stop(struct tenant_queue *x, size_t work)
+static bool stop(struct inversion *x, size_t work)
 {
     uint64_t was = x->work / CANCEL_EVERY;
 
@@ -215,7 +215,7 @@ static bool stop(struct tenant_queue *x, size_t work)
     return true;
 }
 
-static int turn_round(struct tenant_queue *x, size_t max_nodes, bool *ret_cut)
+static int turn_round(struct inversion *x, size_t max_nodes, bool *ret_cut)
 {
     size_t made = 0;
 
@@ -246,7 +246,7 @@ static int by_text(const void *a, const void *b, void *cookie)
 }
 
 /* above[i]: an outermost call is node i or below it. */
-static void rank_callers(struct tenant_queue *x, const bool *above)
+static void rank_callers(struct inversion *x, const bool *above)
 {
     const struct calltree *t = x->t;
     CLEANUP(xfreep) bool *seen = XNEW_ARRAY(bool, t->names.len);
@@ -289,7 +289,7 @@ static size_t outermost(const struct calltree *t, uint32_t name, const uint64_t 
     return n;
 }
 
-static int make_callers(struct sandwich *s, struct tenant_queue *x, uint32_t name, size_t max_nodes)
+static int make_callers(struct sandwich *s, struct inversion *x, uint32_t name, size_t max_nodes)
 {
     const struct calltree *t = x->t;
     CLEANUP(xfreep) uint64_t *total = calltree_totals(t);
@@ -324,7 +324,7 @@ size_t sandwich_cost(const struct calltree *t, uint32_t name, size_t max_nodes)
 NODISCARD int sandwich_init(struct sandwich *s, const struct calltree *t, uint32_t name,
                             size_t max_nodes, const atomic_bool *cancel, struct err *e)
 {
-    struct tenant_queue x = { .t = t, .out = &s->callers, .cancel = cancel, .e = e };
+    struct inversion x = { .t = t, .out = &s->callers, .cancel = cancel, .e = e };
 
     *s = (struct sandwich){ 0 };
     calltree_init(&s->callees, t->seed);

@@ -31,7 +31,7 @@ struct model {
     char names[SLOTS][TEXT], values[SLOTS][TEXT];
     size_t len;
 };
-struct stack_selection {
+struct pick {
     enum relabel_action action;
     struct str sources[2];
     const char *regex, *target, *replacement;
@@ -109,7 +109,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-static void model_map(struct model *m, const struct stack_selection *r)
+static void model_map(struct model *m, const struct pick *r)
 {
     struct model before = *m;
     char sorted[SLOTS][TEXT], name[TEXT];
@@ -126,7 +126,7 @@ static void model_map(struct model *m, const struct stack_selection *r)
     }
 }
 
-static void model_names(struct model *m, const struct stack_selection *r)
+static void model_names(struct model *m, const struct pick *r)
 {
     struct model before = *m;
     regmatch_t g[4];
@@ -144,7 +144,7 @@ static void append(char *to, size_t size, const char *from)
     memcpy(to + at, from, n + 1);
 }
 
-static bool model_run(struct model *m, const struct stack_selection *r)
+static bool model_run(struct model *m, const struct pick *r)
 {
     char value[3 * TEXT] = "", out[TEXT], target[TEXT];
     regmatch_t g[4];
@@ -191,7 +191,7 @@ static bool model_run(struct model *m, const struct stack_selection *r)
     return true;
 }
 
-static void pick_rule(struct prng *p, struct stack_selection *r, struct relabel_rule *rule)
+static void pick_rule(struct prng *p, struct pick *r, struct relabel_rule *rule)
 {
     bool bare, equal;
 
@@ -235,7 +235,7 @@ static void compare(const struct model *m, const struct labels *l)
 static void one_round(struct prng *p)
 {
     struct relabel_rule rules[4];
-    struct stack_selection picks[4];
+    struct pick picks[4];
     size_t n = 1 + prng_below(p, ARRAY_LEN(picks));
     struct arena *a = arena_new(MIB);
     struct labels l = { 0 };

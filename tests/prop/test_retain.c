@@ -125,7 +125,7 @@ static void load_floors(struct bed *b, uint32_t service, struct floors *ret)
 {
     struct member m = { .tenant = 0, .scope = 0 };
     struct tenant *t;
-    struct symbol_session *scope, *type;
+    struct known_name *scope, *type;
     struct err e;
 
     assert_int_equal(names_tenant(b->s.s->names, STR("t"), &t, &e), 0);

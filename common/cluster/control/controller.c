@@ -193,7 +193,7 @@ static void campaign(struct controller *c)
 static void note_gone(struct controller *c)
 {
     for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
-        struct symbol_session *k;
+        struct known_node *k;
         struct view_node n;
 
         view_node(c->o.view, i, &n);
@@ -210,7 +210,7 @@ static void note_gone(struct controller *c)
 /* For so long that others are to have its copies. */
 static bool is_gone(struct controller *c, const char *name)
 {
-    const struct symbol_session *k = controller_known(c, name);
+    const struct known_node *k = controller_known(c, name);
 
     return k && k->gone_since_ms && controller_now_ms(c) - k->gone_since_ms >= c->o.replace_ms;
 }

@@ -13,7 +13,7 @@
 #include "common/cluster/coord/keyspace.h"
 #include "common/cluster/place/reports.h"
 
-struct symbol_session { /* one node */
+struct known_node { /* one node */
     char name[NODE_NAME_MAX + 1];
     uint64_t gone_since_ms; /* 0: it lives */
 };
@@ -47,7 +47,7 @@ struct controller {
     uint64_t store;              /* of the view: what revisions here are of */
     struct timer *tick;
     struct coord_watch *watch; /* of states; only while it acts */
-    struct map_str *known;     /* name -> struct symbol_session, owned */
+    struct map_str *known;     /* name -> struct known_node, owned */
     struct reports *reports;
     struct list calls;
     uint32_t calls_len;
@@ -83,7 +83,7 @@ struct control_call *controller_call(struct controller *c, uint32_t shard, int64
 void controller_on_called(void *cookie, const struct coord_reply *r);
 
 /* NULL: there are more than there can be. */
-struct symbol_session *controller_known(struct controller *c, const char *name);
+struct known_node *controller_known(struct controller *c, const char *name);
 void controller_forget_all(struct controller *c);
 void controller_on_state(void *cookie, const struct coord_kv *kv);
 void controller_on_states(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev);

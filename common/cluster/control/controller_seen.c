@@ -8,13 +8,13 @@
 
 #define KNOWN_MAX (4 * MAP_NODES_MAX)
 
-struct symbol_session *controller_known(struct controller *c, const char *name)
+struct known_node *controller_known(struct controller *c, const char *name)
 {
-    struct symbol_session *k = map_str_get(c->known, str_c(name));
+    struct known_node *k = map_str_get(c->known, str_c(name));
 
     if (k || map_str_len(c->known) >= KNOWN_MAX)
         return k;
-    k = XNEW(struct symbol_session);
+    k = XNEW(struct known_node);
     (void)snprintf(k->name, sizeof(k->name), "%s", name);
     (void)map_str_put(c->known, str_c(k->name), k);
     return k;

@@ -393,7 +393,7 @@ static void etcd_cancel(struct coord *coord, const void *cookie)
 
 /* ---- watches --------------------------------------------------------------------------------- */
 
-static void ingester_poll_free(struct coord_watch *w)
+static void watch_free(struct coord_watch *w)
 {
     buf_deinit(&w->line);
     xfree((void *)(uintptr_t)w->prefix.ptr);
@@ -472,7 +472,7 @@ static void on_data(void *cookie, struct str bytes)
         buf_reset(&w->line);
     }
     if (w->dead)
-        ingester_poll_free(w);
+        watch_free(w);
 }
 
 static void on_stream_end(void *cookie, struct http_multi_reply *r)
@@ -525,7 +525,7 @@ static void on_listed(void *cookie, const struct coord_reply *r)
     w->o.all(w->o.cookie, r->kvs, r->kvs_len, r->rev);
     w->busy = false;
     if (w->dead)
-        ingester_poll_free(w);
+        watch_free(w);
     else
         open_stream(w);
 }
@@ -607,7 +607,7 @@ static void etcd_unwatch(struct coord *coord, struct coord_watch *w)
     list_del(&w->list);
     w->dead = true;
     if (!w->busy)
-        ingester_poll_free(w);
+        watch_free(w);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -218,7 +218,7 @@ static bool watch_waits(const struct coord_watch *w)
     return s->away || w->client->cut || s->mute;
 }
 
-static void ingester_poll_free(struct coord_watch *w)
+static void watch_free(struct coord_watch *w)
 {
     loop_timer_free(w->timer);
     loop_timer_free(w->beat);
@@ -243,7 +243,7 @@ static void watch_pump(void *cookie)
         watch_events(w);
     w->busy = false;
     if (w->dead)
-        ingester_poll_free(w);
+        watch_free(w);
 }
 
 static void watch_beat(void *cookie)
@@ -277,7 +277,7 @@ static void sim_unwatch(struct coord *coord, struct coord_watch *w)
     list_del(&w->list);
     w->dead = true;
     if (!w->busy)
-        ingester_poll_free(w);
+        watch_free(w);
 }
 
 /* ---- leases ---------------------------------------------------------------------------------- */

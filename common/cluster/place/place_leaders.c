@@ -131,7 +131,7 @@ static void begin(struct leaders *l)
 
 /* ---- hand-overs ------------------------------------------------------------------------------ */
 
-struct tenant_queue { /* the lead of a shard goes to the k-th of its nodes */
+struct lead_move { /* the lead of a shard goes to the k-th of its nodes */
     uint32_t shard, k;
     uint32_t next, next_k; /* which hands its lead of `next` on; p->shards: it keeps all */
     uint64_t high;         /* of the loads that change, the highest then */
@@ -152,7 +152,7 @@ static bool can_go(const struct leaders *l, uint32_t shard)
     return l->p->got_len[shard] > 1 && !l->p->in->shards[shard].stay;
 }
 
-static void look_direct(const struct leaders *l, uint32_t shard, struct tenant_queue *best)
+static void look_direct(const struct leaders *l, uint32_t shard, struct lead_move *best)
 {
     const uint32_t *got = plan_got(l->p, shard);
     uint64_t extra = EXTRA * weight(l, shard), before = l->load[got[0]];
@@ -162,13 +162,13 @@ static void look_direct(const struct leaders *l, uint32_t shard, struct tenant_q
 
         if (l->able[shard] >> k & 1 && after + l->margin <= before &&
             MAX(after, before - extra) < best->high)
-            *best = (struct tenant_queue){ shard, k, l->p->shards, 0, MAX(after, before - extra) };
+            *best = (struct lead_move){ shard, k, l->p->shards, 0, MAX(after, before - extra) };
     }
 }
 
 /* `mid` takes the lead of a shard and gives that of another on. */
 static void look_through(const struct leaders *l, uint32_t shard, uint32_t k,
-                         struct tenant_queue *best)
+                         struct lead_move *best)
 {
     const struct plan *p = l->p;
     uint32_t from = plan_got(p, shard)[0], mid = plan_got(p, shard)[k];
@@ -186,7 +186,7 @@ static void look_through(const struct leaders *l, uint32_t shard, uint32_t k,
 
             if (l->able[t] >> i & 1 && got[i] != from && high + l->margin <= before &&
                 high < best->high)
-                *best = (struct tenant_queue){ shard, k, t, i, high };
+                *best = (struct lead_move){ shard, k, t, i, high };
         }
     }
 }
@@ -195,7 +195,7 @@ static void look_through(const struct leaders *l, uint32_t shard, uint32_t k,
 static uint32_t turn_one(struct leaders *l, uint32_t from, uint32_t max)
 {
     const struct plan *p = l->p;
-    struct tenant_queue best = { .high = UINT64_MAX };
+    struct lead_move best = { .high = UINT64_MAX };
 
     for (uint32_t s = 0; s < p->shards; s++)
         if (plan_got(p, s)[0] == from && can_go(l, s))

@@ -473,7 +473,7 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     changed(f);
 }
 
-static void ingester_poll_ring(struct view_feed *f)
+static void watch_ring(struct view_feed *f)
 {
     struct coord_key ring = key_ring(f->prefix);
     struct coord_watch_opts w = {
@@ -488,7 +488,7 @@ static void on_anew(void *cookie)
     struct view_feed *f = cookie;
 
     coord_unwatch(f->o.coord, f->watch);
-    ingester_poll_ring(f);
+    watch_ring(f);
     if (f->trust == STRANGE)
         look_anew(f, STRANGE_MS);
 }
@@ -617,7 +617,7 @@ struct view *view_new_coord(const struct view_opts *o)
                                                           .cookie = f });
         load(f);
     }
-    ingester_poll_ring(f);
+    watch_ring(f);
     return v;
 }
 

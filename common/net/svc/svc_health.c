@@ -24,7 +24,7 @@
 
 enum status { SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
 
-struct ingester_poll { /* from the head of its call to its end */
+struct watch { /* from the head of its call to its end */
     struct list link;
     struct svc_health *health;
     struct svc_call *call;
@@ -136,14 +136,14 @@ static void on_check(struct svc_call *c)
 
 /* ---- watches -------------------------------------------------------------------------------- */
 
-static void watch_end(struct ingester_poll *w, const struct err *e)
+static void watch_end(struct watch *w, const struct err *e)
 {
     list_del(&w->link);
     w->health->watches_len--;
     svc_end(w->call, e); /* *w is in its arena */
 }
 
-static void watch_say(struct ingester_poll *w)
+static void watch_say(struct watch *w)
 {
     enum status now = status_of(w->health, w->service);
     struct buf out;
@@ -155,7 +155,7 @@ static void watch_say(struct ingester_poll *w)
     svc_send(w->call, &out);
 }
 
-static int watch_service(struct ingester_poll *w, struct str message, struct err *e)
+static int watch_service(struct watch *w, struct str message, struct err *e)
 {
     struct arena *a = w->call->r->arena;
     struct json_doc *doc;
@@ -178,7 +178,7 @@ static int watch_service(struct ingester_poll *w, struct str message, struct err
 
 static void on_watch_message(struct svc_call *c, struct str message)
 {
-    struct ingester_poll *w = c->user;
+    struct watch *w = c->user;
     struct err e;
 
     if (watch_service(w, message, &e)) {
@@ -192,7 +192,7 @@ static void on_watch_message(struct svc_call *c, struct str message)
 
 static void on_watch_end(struct svc_call *c)
 {
-    struct ingester_poll *w = c->user;
+    struct watch *w = c->user;
     struct err e;
 
     if (w->asked)
@@ -206,7 +206,7 @@ static void on_watch_gone(struct svc_call *c, const struct err *why)
     watch_end(c->user, why);
 }
 
-static void end_watch(struct ingester_poll *w, const char *why)
+static void end_watch(struct watch *w, const char *why)
 {
     struct err e;
 
@@ -217,10 +217,10 @@ static void end_watch(struct ingester_poll *w, const char *why)
 static void on_watch(struct svc_call *c)
 {
     struct svc_health *h = c->cookie;
-    struct ingester_poll *w = ARENA_NEW(c->r->arena, struct ingester_poll);
+    struct watch *w = ARENA_NEW(c->r->arena, struct watch);
 
     CHECK(w); /* the arena is still empty */
-    *w = (struct ingester_poll){ .health = h, .call = c };
+    *w = (struct watch){ .health = h, .call = c };
     list_init(&w->link);
     list_add_tail(&h->watches, &w->link);
     h->watches_len++;
@@ -231,21 +231,21 @@ static void on_watch(struct svc_call *c)
     if (h->stopped)
         end_watch(w, "the server stops");
     else if (h->watches_len > SVC_HEALTH_WATCHES_MAX)
-        end_watch(container_of(h->watches.next, struct ingester_poll, link),
+        end_watch(container_of(h->watches.next, struct watch, link),
                   "too many watch; the oldest makes room: try again");
 }
 
 void svc_health_look(struct svc_health *h)
 {
     list_for (it, &h->watches)
-        watch_say(container_of(it, struct ingester_poll, link));
+        watch_say(container_of(it, struct watch, link));
 }
 
 void svc_health_stop(struct svc_health *h)
 {
     h->stopped = true;
     list_for (it, &h->watches) {
-        struct ingester_poll *w = container_of(it, struct ingester_poll, link);
+        struct watch *w = container_of(it, struct watch, link);
 
         watch_say(w);
         end_watch(w, "the server stops");

@@ -57,7 +57,7 @@ static const struct {
     [MEMORY_REFUSING] = { "refusing", 10 },
 };
 
-struct ingester_poll {
+struct watch {
     enum memory_part part;
     uint64_t (*used)(void *cookie);
     const void *cookie;
@@ -72,7 +72,7 @@ struct memory {
     _Atomic uint64_t resident;
     uint64_t looks; /* the looking thread's */
     struct mutex lock;
-    VEC(struct ingester_poll) watches;
+    VEC(struct watch) watches;
     VEC(struct shrinker) shrinkers;
     uint64_t used[MEMORY_PARTS_LEN]; /* as last gathered; the loop's */
     struct metric_cell *bytes[MEMORY_PARTS_LEN], *changes[ARRAY_LEN(states)];
@@ -206,7 +206,7 @@ void memory_watch(struct memory *m, enum memory_part part, uint64_t (*used)(void
     if (!m)
         return;
     mutex_lock(&m->lock);
-    vec_push(&m->watches, ((struct ingester_poll){ part, used, cookie }));
+    vec_push(&m->watches, ((struct watch){ part, used, cookie }));
     mutex_unlock(&m->lock);
 }
 
@@ -257,7 +257,7 @@ void memory_gather(struct memory *m)
     memset(m->used, 0, sizeof(m->used));
     mutex_lock(&m->lock);
     vec_for (i, &m->watches) {
-        const struct ingester_poll *w = &m->watches.ptr[i];
+        const struct watch *w = &m->watches.ptr[i];
         union {
             const void *from;
             void *to;

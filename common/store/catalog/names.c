@@ -28,7 +28,7 @@ struct names {
     uint64_t seed;
     uint32_t next_tenant;
     uint32_t tenants_max;    /* 0: TENANTS_MAX */
-    struct map_str *map;     /* meta key -> struct symbol_session */
+    struct map_str *map;     /* meta key -> struct known_name */
     struct map_str *tenants; /* name -> struct tenant */
     size_t bytes, bytes_max; /* of the entries of map */
     struct buf key, row;
@@ -94,10 +94,10 @@ void names_free(struct names *n)
     xfree(n);
 }
 
-static struct symbol_session *symbol_session_new(struct str key, uint64_t seq, uint32_t number,
-                                                 uint32_t extra)
+static struct known_name *known_name_new(struct str key, uint64_t seq, uint32_t number,
+                                         uint32_t extra)
 {
-    struct symbol_session *k = xmalloc(sizeof(*k) + key.len);
+    struct known_name *k = xmalloc(sizeof(*k) + key.len);
 
     k->seq = seq;
     k->days = DAYS_NONE;
@@ -108,10 +108,9 @@ static struct symbol_session *symbol_session_new(struct str key, uint64_t seq, u
     return k;
 }
 
-static struct symbol_session *remember(struct names *n, uint64_t seq, uint32_t number,
-                                       uint32_t extra)
+static struct known_name *remember(struct names *n, uint64_t seq, uint32_t number, uint32_t extra)
 {
-    struct symbol_session *k = symbol_session_new(buf_str(&n->key), seq, number, extra);
+    struct known_name *k = known_name_new(buf_str(&n->key), seq, number, extra);
 
     map_str_put(n->map, str_n(k->key, k->key_len), k);
     n->bytes += sizeof(*k) + k->key_len;
@@ -119,7 +118,7 @@ static struct symbol_session *remember(struct names *n, uint64_t seq, uint32_t n
 }
 
 /* The number under n->key: *ret NULL if it has none; from disk it comes with its row's value. */
-static int find(struct names *n, struct symbol_session **ret, bool *ret_on_disk, struct err *e)
+static int find(struct names *n, struct known_name **ret, bool *ret_on_disk, struct err *e)
 {
     *ret_on_disk = false;
     *ret = map_str_get(n->map, buf_str(&n->key));
@@ -151,7 +150,7 @@ static int used_up(const char *what, const struct tenant *t, struct err *e)
 
 /* ---- tenants ---- */
 
-static struct tenant *add_tenant(struct names *n, struct str name, struct symbol_session *k)
+static struct tenant *add_tenant(struct names *n, struct str name, struct known_name *k)
 {
     struct tenant *t = XNEW(struct tenant);
 
@@ -177,7 +176,7 @@ static int load_tenant(struct names *n, struct str name, struct tenant **ret, st
         rc = tenant_row_read(buf_str(&n->row), &r, e);
     if (rc)
         return err_wrap(e, "tenant %u", number);
-    struct tenant *t = add_tenant(n, name, symbol_session_new(buf_str(&n->key), 0, number, 0));
+    struct tenant *t = add_tenant(n, name, known_name_new(buf_str(&n->key), 0, number, 0));
     t->seed = r.seed;
     t->next_scope = r.next_scope;
     t->next_ptype = r.next_ptype;
@@ -206,8 +205,7 @@ int names_tenant(struct names *n, struct str name, struct tenant **ret, struct e
                              "tenants_limit: this tenant has nothing stored yet, and a shard takes "
                              "%" PRIu32 " tenants (ingester.tenants_max)",
                              n->tenants_max);
-    struct symbol_session *k =
-        symbol_session_new(buf_str(&n->key), NAMES_RESERVED, n->next_tenant++, 0);
+    struct known_name *k = known_name_new(buf_str(&n->key), NAMES_RESERVED, n->next_tenant++, 0);
     struct tenant *t = add_tenant(n, name, k);
     t->seed = hash64(name.ptr, name.len, n->seed);
     t->next_scope = 1;
@@ -262,7 +260,7 @@ int scope_row_read(struct str row, uint32_t *ret_epoch, struct str *ret_name, st
     return 0;
 }
 
-static int load_scope(struct names *n, const struct tenant *t, struct symbol_session **ret,
+static int load_scope(struct names *n, const struct tenant *t, struct known_name **ret,
                       struct err *e)
 {
     uint32_t number, epoch = 0;
@@ -281,7 +279,7 @@ static int load_scope(struct names *n, const struct tenant *t, struct symbol_ses
     return 0;
 }
 
-int names_scope(struct names *n, struct tenant *t, struct str name, struct symbol_session **ret,
+int names_scope(struct names *n, struct tenant *t, struct str name, struct known_name **ret,
                 struct err *e)
 {
     bool on_disk;
@@ -312,7 +310,7 @@ int ptype_row_read(struct str row, bool *ret_gauge, struct str *ret_id, struct e
     return 0;
 }
 
-static int load_ptype(struct names *n, const struct tenant *t, struct symbol_session **ret,
+static int load_ptype(struct names *n, const struct tenant *t, struct known_name **ret,
                       struct err *e)
 {
     uint32_t number;
@@ -333,7 +331,7 @@ static int load_ptype(struct names *n, const struct tenant *t, struct symbol_ses
 }
 
 int names_ptype(struct names *n, struct tenant *t, struct str id, bool gauge,
-                struct symbol_session **ret, struct err *e)
+                struct known_name **ret, struct err *e)
 {
     bool on_disk;
 
@@ -354,7 +352,7 @@ int names_ptype(struct names *n, struct tenant *t, struct str id, bool gauge,
 /* ---- label pairs ---- */
 
 int names_pair(struct names *n, struct tenant *t, struct str name, struct str value,
-               struct symbol_session **ret, struct err *e)
+               struct known_name **ret, struct err *e)
 {
     uint32_t number;
     bool on_disk;
@@ -394,7 +392,7 @@ struct days days_add(struct days d, uint16_t day)
 }
 
 int names_activity(struct names *n, const struct tenant *t, uint32_t scope, uint32_t ptype,
-                   struct symbol_session **ret, struct err *e)
+                   struct known_name **ret, struct err *e)
 {
     struct days days = DAYS_NONE;
     bool on_disk;
@@ -413,7 +411,7 @@ int names_activity(struct names *n, const struct tenant *t, uint32_t scope, uint
     return 0;
 }
 
-void names_touch(struct symbol_session *activity, uint16_t day, uint64_t seq, struct kv_batch *b)
+void names_touch(struct known_name *activity, uint16_t day, uint64_t seq, struct kv_batch *b)
 {
     struct days days = days_add(activity->days, day);
     char row[4];
@@ -429,18 +427,18 @@ void names_touch(struct symbol_session *activity, uint16_t day, uint64_t seq, st
 
 /* ---- emitting ---- */
 
-static struct str known_key(const struct symbol_session *k)
+static struct str known_key(const struct known_name *k)
 {
     return str_n(k->key, k->key_len);
 }
 
 /* Text behind table and tenant. */
-static struct str symbol_session_text(const struct symbol_session *k)
+static struct str known_name_text(const struct known_name *k)
 {
     return str_n(k->key + 5, k->key_len - 5);
 }
 
-static void emit_number(const struct symbol_session *k, bool wide, struct kv_batch *b)
+static void emit_number(const struct known_name *k, bool wide, struct kv_batch *b)
 {
     char v[4];
 
@@ -451,33 +449,33 @@ static void emit_number(const struct symbol_session *k, bool wide, struct kv_bat
     kv_batch_put(b, KV_META, known_key(k), str_n(v, wide ? 4 : 2));
 }
 
-static void emit_scope_row(struct names *n, const struct symbol_session *k, struct kv_batch *b)
+static void emit_scope_row(struct names *n, const struct known_name *k, struct kv_batch *b)
 {
     struct key key;
 
     buf_reset(&n->row);
     wr_u8(&n->row, VERSION);
     wr_u32be(&n->row, k->extra);
-    buf_add_str(&n->row, symbol_session_text(k));
+    buf_add_str(&n->row, known_name_text(k));
     CHECK(buf_ok(&n->row));
     key_scope(&key, get_u32be(k->key + 1), k->number);
     kv_batch_put(b, KV_META, key_str(&key), buf_str(&n->row));
 }
 
-static void emit_ptype_row(struct names *n, const struct symbol_session *k, struct kv_batch *b)
+static void emit_ptype_row(struct names *n, const struct known_name *k, struct kv_batch *b)
 {
     struct key key;
 
     buf_reset(&n->row);
     wr_u8(&n->row, VERSION);
     wr_u8(&n->row, (uint8_t)k->extra);
-    buf_add_str(&n->row, symbol_session_text(k));
+    buf_add_str(&n->row, known_name_text(k));
     CHECK(buf_ok(&n->row));
     key_ptype(&key, get_u32be(k->key + 1), k->number);
     kv_batch_put(b, KV_META, key_str(&key), buf_str(&n->row));
 }
 
-void names_emit(struct names *n, struct symbol_session *k, uint64_t seq, struct kv_batch *b)
+void names_emit(struct names *n, struct known_name *k, uint64_t seq, struct kv_batch *b)
 {
     if (k->seq != NAMES_RESERVED)
         return;
@@ -489,7 +487,7 @@ void names_emit(struct names *n, struct symbol_session *k, uint64_t seq, struct 
         emit_ptype_row(n, k, b);
 }
 
-void names_set_epoch(struct names *n, struct symbol_session *scope, uint32_t epoch, uint64_t seq,
+void names_set_epoch(struct names *n, struct known_name *scope, uint32_t epoch, uint64_t seq,
                      struct kv_batch *b)
 {
     CHECK(scope->seq != NAMES_RESERVED);
@@ -538,7 +536,7 @@ void names_trim(struct names *n, uint64_t committed)
     struct map_str *kept = map_str_new();
     n->bytes = 0;
     while (map_str_next(n->map, &pos, &key, &p)) {
-        struct symbol_session *k = p;
+        struct known_name *k = p;
         if (k->seq <= committed) {
             xfree(k);
             continue;

@@ -26,7 +26,7 @@ struct days days_add(struct days d, uint16_t day);
 #define DAYS_NONE ((struct days){ UINT16_MAX, 0 })
 
 /* Something with a number, under the meta key that leads from its text to it. */
-struct symbol_session {
+struct known_name {
     uint64_t seq; /* the batch it is in; 0: on disk; NAMES_RESERVED: in none */
     uint32_t number;
     uint32_t extra;   /* service: open epoch. Profile type: 1 for gauges. */
@@ -38,8 +38,8 @@ struct tenant {
     uint32_t number;
     uint64_t seed; /* of all hashes of its contents */
     uint32_t next_scope, next_ptype, next_ordinal, next_pair;
-    bool dirty;                   /* the row on disk is behind */
-    struct symbol_session *known; /* owned; never dropped */
+    bool dirty;               /* the row on disk is behind */
+    struct known_name *known; /* owned; never dropped */
     struct str name;
 };
 
@@ -52,23 +52,23 @@ void names_free(struct names *n);
 
 NODISCARD int names_tenant(struct names *n, struct str name, struct tenant **ret, struct err *e);
 NODISCARD int names_scope(struct names *n, struct tenant *t, struct str name,
-                          struct symbol_session **ret, struct err *e);
+                          struct known_name **ret, struct err *e);
 /* A known type keeps the kind (gauge or not) it was created with. */
 NODISCARD int names_ptype(struct names *n, struct tenant *t, struct str id, bool gauge,
-                          struct symbol_session **ret, struct err *e);
+                          struct known_name **ret, struct err *e);
 /* When a service had data of a type. */
 NODISCARD int names_activity(struct names *n, const struct tenant *t, uint32_t scope,
-                             uint32_t ptype, struct symbol_session **ret, struct err *e);
+                             uint32_t ptype, struct known_name **ret, struct err *e);
 NODISCARD int names_pair(struct names *n, struct tenant *t, struct str name, struct str value,
-                         struct symbol_session **ret, struct err *e);
+                         struct known_name **ret, struct err *e);
 
 /* Into batch number seq. Tenants come last: their row counts what the others used. */
-void names_emit(struct names *n, struct symbol_session *k, uint64_t seq, struct kv_batch *b);
+void names_emit(struct names *n, struct known_name *k, uint64_t seq, struct kv_batch *b);
 void names_emit_tenant(struct names *n, struct tenant *t, uint64_t seq, struct kv_batch *b);
 /* There is data on this day; a row only when that is news. */
-void names_touch(struct symbol_session *activity, uint16_t day, uint64_t seq, struct kv_batch *b);
+void names_touch(struct known_name *activity, uint16_t day, uint64_t seq, struct kv_batch *b);
 /* A service begins a new epoch: always a row. */
-void names_set_epoch(struct names *n, struct symbol_session *scope, uint32_t epoch, uint64_t seq,
+void names_set_epoch(struct names *n, struct known_name *scope, uint32_t epoch, uint64_t seq,
                      struct kv_batch *b);
 size_t names_bytes(const struct names *n);
 /* Another limit for names_trim. */

@@ -237,8 +237,8 @@ static int reserve(struct series_cache *c, struct names *names, struct tenant *t
                    struct series **ret, struct err *e)
 {
     struct labels labels;
-    struct symbol_session *pair;
-    VEC(struct symbol_session *) pairs = { 0 };
+    struct known_name *pair;
+    VEC(struct known_name *) pairs = { 0 };
 
     if (t->next_ordinal >= UINT32_MAX - 65536)
         return err_set(e, ERR_LIMIT, "tenant %.*s has no number left for another series",

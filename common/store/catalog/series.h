@@ -29,10 +29,10 @@ struct series {
     bool reserved; /* in no batch yet; has no ordinal */
     uint64_t seq;  /* last batch that has something of it; 0: all on disk */
     VEC(struct series_type) types;
-    VEC(struct symbol_session *) pairs; /* of its labels, while reserved */
-    struct str labels;                  /* canonical; owned */
-    VEC(struct group_of) groups;        /* by rule: group.h */
-    char key[17];                       /* meta key of the id */
+    VEC(struct known_name *) pairs; /* of its labels, while reserved */
+    struct str labels;              /* canonical; owned */
+    VEC(struct group_of) groups;    /* by rule: group.h */
+    char key[17];                   /* meta key of the id */
 };
 
 struct series_cache;

@@ -451,8 +451,8 @@ void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratc
 /* ---- a request over its cap ---- */
 
 /* The string known for it, or NONE. */
-static uint32_t symbol_session_string(const struct dict *d, const struct stacks_view *v,
-                                      struct dict_scratch *x, uint32_t s)
+static uint32_t known_string(const struct dict *d, const struct stacks_view *v,
+                             struct dict_scratch *x, uint32_t s)
 {
     size_t at;
 
@@ -464,12 +464,12 @@ static uint32_t symbol_session_string(const struct dict *d, const struct stacks_
     return x->string_map.ptr[s];
 }
 
-static uint32_t symbol_session_frame(const struct dict *d, const struct stacks_view *v,
-                                     struct dict_scratch *x, uint32_t f)
+static uint32_t known_frame(const struct dict *d, const struct stacks_view *v,
+                            struct dict_scratch *x, uint32_t f)
 {
-    struct frame here = { .func = symbol_session_string(d, v, x, v->frame_func[f]),
-                          .file = symbol_session_string(d, v, x, v->frame_file[f]),
-                          .module = symbol_session_string(d, v, x, v->frame_module[f]),
+    struct frame here = { .func = known_string(d, v, x, v->frame_func[f]),
+                          .file = known_string(d, v, x, v->frame_file[f]),
+                          .module = known_string(d, v, x, v->frame_module[f]),
                           .line = v->frame_line[f],
                           .addr = v->frame_addr[f] };
     size_t at;
@@ -479,10 +479,10 @@ static uint32_t symbol_session_frame(const struct dict *d, const struct stacks_v
     return find_frame(d, &here, tag_of(d->writer, frame_table_hash(&here)), &at);
 }
 
-static uint32_t symbol_session_node(const struct dict *d, const struct stacks_view *v,
-                                    struct dict_scratch *x, uint32_t parent, uint32_t f)
+static uint32_t known_node(const struct dict *d, const struct stacks_view *v,
+                           struct dict_scratch *x, uint32_t parent, uint32_t f)
 {
-    struct dict_node n = { parent, symbol_session_frame(d, v, x, f) };
+    struct dict_node n = { parent, known_frame(d, v, x, f) };
     size_t at;
 
     return n.frame == NONE ? NONE : find_node(d, n, tag_of(d->writer, node_table_hash(n)), &at);
@@ -491,7 +491,7 @@ static uint32_t symbol_session_node(const struct dict *d, const struct stacks_vi
 static uint64_t cost_string(const struct dict *d, const struct stacks_view *v,
                             struct dict_scratch *x, uint32_t s)
 {
-    return symbol_session_string(d, v, x, s) == NONE ? v->string_len[s] : 0;
+    return known_string(d, v, x, s) == NONE ? v->string_len[s] : 0;
 }
 
 /* What a new node of the frame takes of new_max. */
@@ -527,7 +527,7 @@ size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct di
             x->used.ptr[i] = DICT_OVER;
             continue;
         }
-        uint32_t node = symbol_session_node(d, v, x, parent, f);
+        uint32_t node = known_node(d, v, x, parent, f);
         uint64_t cost = node == NONE ? cost_node(d, v, x, f) : 0;
         if (node == NONE && new_max >= cost) {
             new_max -= (uint32_t)cost;

@@ -112,8 +112,7 @@ static uint32_t streak_of(uint32_t extra, uint32_t slots)
     return (extra >> 8 & 0xff) == slots ? extra >> 16 : 0;
 }
 
-int spread_plan(struct kv *kv, struct symbol_session *activity, struct spread_push *p,
-                struct err *e)
+int spread_plan(struct kv *kv, struct known_name *activity, struct spread_push *p, struct err *e)
 {
     p->row.len = 0;
     p->slots = MIN(p->slots, SPREAD_SLOTS_MAX);
@@ -134,7 +133,7 @@ int spread_plan(struct kv *kv, struct symbol_session *activity, struct spread_pu
     return 0;
 }
 
-void spread_note(struct symbol_session *activity, const struct spread_push *p, uint64_t seq,
+void spread_note(struct known_name *activity, const struct spread_push *p, uint64_t seq,
                  struct kv_batch *b)
 {
     uint32_t last;

@@ -22,7 +22,7 @@
 #define SPREAD_RUNS_MAX  8 /* over it the oldest goes, and the next one begins at 0 */
 #define SPREAD_STREAK    8 /* pushes of another length, before it is believed */
 
-struct symbol_session;
+struct known_name;
 struct spread_run {
     uint32_t since, slots;
 };
@@ -47,9 +47,9 @@ struct spread_push {
     uint32_t slot, slots; /* of its start; 0 slots: not known, nothing is noted */
     struct spread row;    /* out of spread_plan: what the row becomes; len 0: it stays */
 };
-NODISCARD int spread_plan(struct kv *kv, struct symbol_session *activity, struct spread_push *p,
+NODISCARD int spread_plan(struct kv *kv, struct known_name *activity, struct spread_push *p,
                           struct err *e);
-void spread_note(struct symbol_session *activity, const struct spread_push *p, uint64_t seq,
+void spread_note(struct known_name *activity, const struct spread_push *p, uint64_t seq,
                  struct kv_batch *b);
 
 #endif

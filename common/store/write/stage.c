@@ -44,7 +44,7 @@
 struct plan_series {
     const struct store_series *in;
     struct series *series; /* NULL: a duplicate */
-    struct symbol_session *ptype, *activity;
+    struct known_name *ptype, *activity;
     struct floors floors; /* of its service and type; all 0: not known to be committed */
     size_t rows;          /* its vectors become; stage_fold.h */
     bool born;            /* its service and type has no rows in the ledger yet */
@@ -54,7 +54,7 @@ struct plan {
     struct store *s;
     const struct store_write *w;
     struct tenant *tenant;
-    struct symbol_session *scope;
+    struct known_name *scope;
     struct dict *dict;          /* referenced; NULL: the service is new, or all are duplicates */
     bool closes;                /* the epoch ends before this request */
     struct group_scope *groups; /* NULL: all are duplicates */
@@ -174,7 +174,7 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
 /* The service and profile type as retention wants to know it. */
 static struct retain_of retain_of(const struct plan *p, const struct plan_series *r)
 {
-    const struct symbol_session *type = r->ptype, *activity = r->activity;
+    const struct known_name *type = r->ptype, *activity = r->activity;
     bool fresh = activity->days.first > activity->days.last;
     uint64_t committed = atomic_load_explicit(&p->s->committed, memory_order_acquire);
 

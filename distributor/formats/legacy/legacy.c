@@ -2,7 +2,7 @@
  *
  * legacy: which of the old formats a body is, and off to its reader.
  *
- *   body ── legacy_kind_of ── legacy_x.c ── struct app_name_types ── legacy_out.c ── pprof message
+ *   body ── legacy_kind_of ── legacy_x.c ── struct legacy ── legacy_out.c ── pprof message
  *                             (samples, map,  (stacks of
  *                              names)          addresses)
  *
@@ -66,7 +66,7 @@ static bool is_count(struct str line)
 }
 
 /* Attributes follow the first line; Java's pages say what they are. */
-static bool says_java(struct app_name_types *g)
+static bool says_java(struct legacy *g)
 {
     struct str line, key, value;
 
@@ -81,7 +81,7 @@ static bool says_java(struct app_name_types *g)
     return false;
 }
 
-static enum app_name_types_kind kind_of_line(struct app_name_types *g, struct str line)
+static enum legacy_kind kind_of_line(struct legacy *g, struct str line)
 {
     struct str s = line;
 
@@ -104,9 +104,9 @@ static enum app_name_types_kind kind_of_line(struct app_name_types *g, struct st
     return LEGACY_NONE;
 }
 
-enum app_name_types_kind legacy_kind_of(struct str body)
+enum legacy_kind legacy_kind_of(struct str body)
 {
-    struct app_name_types g = { .rest = str_sub(body, 0, SNIFF_BYTES) };
+    struct legacy g = { .rest = str_sub(body, 0, SNIFF_BYTES) };
     struct str line;
 
     if (is_cpu(body))
@@ -125,7 +125,7 @@ bool legacy_sniff(struct str body)
 int legacy_to_pprof(struct str body, const struct limits *l, struct buf *out,
                     uint64_t *ret_left_out, struct err *e)
 {
-    static int (*const readers[])(struct app_name_types *) = {
+    static int (*const readers[])(struct legacy *) = {
         [LEGACY_CPU] = legacy_cpu,
         [LEGACY_HEAP] = legacy_heap,
         [LEGACY_JEMALLOC] = legacy_jemalloc,
@@ -134,8 +134,8 @@ int legacy_to_pprof(struct str body, const struct limits *l, struct buf *out,
         [LEGACY_THREAD] = legacy_thread,
         [LEGACY_JAVA] = legacy_java,
     };
-    struct app_name_types g = { .l = l, .rest = body, .e = e };
-    enum app_name_types_kind kind = legacy_kind_of(body);
+    struct legacy g = { .l = l, .rest = body, .e = e };
+    enum legacy_kind kind = legacy_kind_of(body);
     int rc;
 
     if (kind == LEGACY_NONE)

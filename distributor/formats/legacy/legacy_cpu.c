@@ -56,14 +56,13 @@ static bool header(struct str body, struct words *w, bool *ret_java, uint64_t *r
     return false;
 }
 
-static int too_short(struct app_name_types *g)
+static int too_short(struct legacy *g)
 {
     return err_set(g->e, ERR_INPUT, "pprof, CPU: the body ends within sample %zu",
                    g->samples.len + 1);
 }
 
-static int read_sample(struct app_name_types *g, struct words *w, uint64_t count, uint64_t n,
-                       bool java)
+static int read_sample(struct legacy *g, struct words *w, uint64_t count, uint64_t n, bool java)
 {
     size_t from = g->pcs.len;
     uint64_t pc;
@@ -80,7 +79,7 @@ static int read_sample(struct app_name_types *g, struct words *w, uint64_t count
     return legacy_sample(g, from, (int64_t[]){ samples, legacy_mul(samples, g->period) });
 }
 
-static int read_samples(struct app_name_types *g, struct words *w, bool java)
+static int read_samples(struct legacy *g, struct words *w, bool java)
 {
     uint64_t count, n;
 
@@ -105,12 +104,12 @@ static int read_samples(struct app_name_types *g, struct words *w, bool java)
 
 /* ---- the signal handler's frames ------------------------------------------------------------- */
 
-static uint64_t second(const struct app_name_types *g, const struct legacy_sample *s)
+static uint64_t second(const struct legacy *g, const struct legacy_sample *s)
 {
     return s->len > 1 ? g->pcs.ptr[s->from + 1] : 0;
 }
 
-static void drop_second(struct app_name_types *g, struct legacy_sample *s)
+static void drop_second(struct legacy *g, struct legacy_sample *s)
 {
     g->pcs.ptr[s->from + 1] = g->pcs.ptr[s->from];
     s->from++;
@@ -118,7 +117,7 @@ static void drop_second(struct app_name_types *g, struct legacy_sample *s)
 }
 
 /* It must be in nearly all samples, so only an address that can have a majority is a candidate. */
-static bool drop_handler(struct app_name_types *g)
+static bool drop_handler(struct legacy *g)
 {
     size_t votes = 0, has = 0;
     uint64_t pc = 0;
@@ -139,7 +138,7 @@ static bool drop_handler(struct app_name_types *g)
     return true;
 }
 
-static void clean(struct app_name_types *g)
+static void clean(struct legacy *g)
 {
     for (int i = 0; i < HANDLERS_MAX && drop_handler(g); i++)
         ;
@@ -150,7 +149,7 @@ static void clean(struct app_name_types *g)
     }
 }
 
-int legacy_cpu(struct app_name_types *g)
+int legacy_cpu(struct legacy *g)
 {
     struct words w;
     uint64_t period_us;

@@ -36,7 +36,7 @@ static bool scan_row(struct str *s, struct row *r)
            scan_i64(s, &r->all[1]) && scan_text(s, "]");
 }
 
-static void add_types(struct app_name_types *g, struct heap *h, const struct row *total)
+static void add_types(struct legacy *g, struct heap *h, const struct row *total)
 {
     h->has_all = (total->all[0] != total->used[0] && total->all[0] != 0) ||
                  (total->all[1] != total->used[1] && total->all[1] != 0);
@@ -59,7 +59,7 @@ static bool makes_sense(const struct heap *h, const struct row *r)
     return !(r->used[0] == 0 && r->used[1]) && !(h->has_all && r->all[0] == 0 && r->all[1]);
 }
 
-static int add_row(struct app_name_types *g, const struct heap *h, struct row r, size_t from)
+static int add_row(struct legacy *g, const struct heap *h, struct row r, size_t from)
 {
     int64_t values[LEGACY_TYPES_MAX];
     size_t n = 0;
@@ -82,7 +82,7 @@ static int add_row(struct app_name_types *g, const struct heap *h, struct row r,
 
 /* ---- tcmalloc, Go ---------------------------------------------------------------------------- */
 
-static int scan_kind(struct app_name_types *g, struct str s, struct heap *h)
+static int scan_kind(struct legacy *g, struct str s, struct heap *h)
 {
     static const struct {
         const char *kind;
@@ -105,7 +105,7 @@ static int scan_kind(struct app_name_types *g, struct str s, struct heap *h)
                    STR_ARG(str_sub(str_trim(s), 0, 64)));
 }
 
-static int heap_line(struct app_name_types *g, const struct heap *h, struct str line)
+static int heap_line(struct legacy *g, const struct heap *h, struct str line)
 {
     size_t from = g->pcs.len;
     struct row r;
@@ -117,7 +117,7 @@ static int heap_line(struct app_name_types *g, const struct heap *h, struct str 
     return scan_pcs(g, line, 1, false, from) ? g->e->code : add_row(g, h, r, from);
 }
 
-int legacy_heap(struct app_name_types *g)
+int legacy_heap(struct legacy *g)
 {
     struct heap h = { .rate = 1 };
     struct row total;
@@ -153,7 +153,7 @@ static bool scan_thread(struct str *s, bool *ret_all)
 }
 
 /* The rows of one stack; those of single threads are added up, in case there is no other. */
-static int jemalloc_rows(struct app_name_types *g, const struct heap *h, size_t from)
+static int jemalloc_rows(struct legacy *g, const struct heap *h, size_t from)
 {
     struct row all = { 0 }, threads = { 0 }, r;
     bool is_all, has_all = false, some = false;
@@ -179,7 +179,7 @@ static int jemalloc_rows(struct app_name_types *g, const struct heap *h, size_t 
     return add_row(g, h, has_all ? all : threads, from);
 }
 
-int legacy_jemalloc(struct app_name_types *g)
+int legacy_jemalloc(struct legacy *g)
 {
     struct heap h = { .rate = 1 };
     struct row total = { 0 };

@@ -11,7 +11,7 @@
 
 #define LEGACY_TYPES_MAX 4
 
-enum app_name_types_kind {
+enum legacy_kind {
     LEGACY_NONE,
     LEGACY_CPU,
     LEGACY_HEAP,
@@ -43,7 +43,7 @@ struct legacy_name {
     size_t block; /* the sample behind which they stood */
 };
 /* Strings are slices of the body or static. */
-struct app_name_types {
+struct legacy {
     const struct limits *l;
     struct str rest; /* of the body */
     struct legacy_type types[LEGACY_TYPES_MAX];
@@ -61,30 +61,30 @@ struct app_name_types {
     struct err *e;
 };
 
-enum app_name_types_kind legacy_kind_of(struct str body);
+enum legacy_kind legacy_kind_of(struct str body);
 
 /* Readers: fill g from g->rest. */
-NODISCARD int legacy_cpu(struct app_name_types *g);
-NODISCARD int legacy_heap(struct app_name_types *g);
-NODISCARD int legacy_jemalloc(struct app_name_types *g);
-NODISCARD int legacy_count(struct app_name_types *g);
-NODISCARD int legacy_contention(struct app_name_types *g);
-NODISCARD int legacy_thread(struct app_name_types *g);
-NODISCARD int legacy_java(struct app_name_types *g);
+NODISCARD int legacy_cpu(struct legacy *g);
+NODISCARD int legacy_heap(struct legacy *g);
+NODISCARD int legacy_jemalloc(struct legacy *g);
+NODISCARD int legacy_count(struct legacy *g);
+NODISCARD int legacy_contention(struct legacy *g);
+NODISCARD int legacy_thread(struct legacy *g);
+NODISCARD int legacy_java(struct legacy *g);
 /* Java's table of names, all that is left. */
-NODISCARD int legacy_java_names(struct app_name_types *g);
+NODISCARD int legacy_java_names(struct legacy *g);
 /* The rest is a memory map. */
-NODISCARD int legacy_maps(struct app_name_types *g);
+NODISCARD int legacy_maps(struct legacy *g);
 
 /* ---- filling (legacy_out.c) ------------------------------------------------------------------ */
 
-void legacy_type(struct app_name_types *g, struct str type, struct str unit);
-NODISCARD int legacy_pc(struct app_name_types *g, uint64_t pc);
+void legacy_type(struct legacy *g, struct str type, struct str unit);
+NODISCARD int legacy_pc(struct legacy *g, uint64_t pc);
 /* A sample whose stack is all pcs from `from` on. */
-NODISCARD int legacy_sample(struct app_name_types *g, size_t from, const int64_t *values);
-NODISCARD int legacy_name(struct app_name_types *g, uint64_t pc, const struct legacy_line *line);
-NODISCARD int legacy_write(struct app_name_types *g, struct buf *out);
-void legacy_deinit(struct app_name_types *g);
+NODISCARD int legacy_sample(struct legacy *g, size_t from, const int64_t *values);
+NODISCARD int legacy_name(struct legacy *g, uint64_t pc, const struct legacy_line *line);
+NODISCARD int legacy_write(struct legacy *g, struct buf *out);
+void legacy_deinit(struct legacy *g);
 
 /* Values saturate. */
 int64_t legacy_i64(double v);
@@ -95,9 +95,9 @@ void legacy_unsample(int64_t *count, int64_t *size, int64_t rate);
 /* ---- text (legacy_scan.c) -------------------------------------------------------------------- */
 
 /* The next line, without its end; false at the end of the body. */
-bool legacy_line(struct app_name_types *g, struct str *ret);
+bool legacy_line(struct legacy *g, struct str *ret);
 /* As legacy_line, but it stays. */
-bool legacy_peek(const struct app_name_types *g, struct str *ret);
+bool legacy_peek(const struct legacy *g, struct str *ret);
 bool legacy_blank(struct str line);
 /* A line that begins the memory map. */
 bool legacy_map_begins(struct str line);
@@ -111,9 +111,8 @@ void scan_blanks(struct str *s);
 /* "key = value" */
 bool scan_attribute(struct str line, struct str *ret_key, struct str *ret_value);
 /* Every 0x... in s, each less one unless it is the leaf and that is no return address. */
-NODISCARD int scan_pcs(struct app_name_types *g, struct str s, uint64_t less, bool but_leaf,
-                       size_t from);
+NODISCARD int scan_pcs(struct legacy *g, struct str s, uint64_t less, bool but_leaf, size_t from);
 /* "#  0x44cb2  name+0x12  file:line", as Go writes it below a sample. Others are comments. */
-NODISCARD int scan_go_name(struct app_name_types *g, struct str line);
+NODISCARD int scan_go_name(struct legacy *g, struct str line);
 
 #endif

@@ -62,7 +62,7 @@ static bool is_name(struct str line, uint64_t *ret_id, struct str *ret_text)
     return true;
 }
 
-int legacy_java_names(struct app_name_types *g)
+int legacy_java_names(struct legacy *g)
 {
     struct str line, text;
     uint64_t id;
@@ -80,7 +80,7 @@ int legacy_java_names(struct app_name_types *g)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-static int attribute(struct app_name_types *g, struct java *j, struct str key, struct str value)
+static int attribute(struct legacy *g, struct java *j, struct str key, struct str value)
 {
     int64_t v;
 
@@ -102,7 +102,7 @@ static int attribute(struct app_name_types *g, struct java *j, struct str key, s
     return 0;
 }
 
-static void add_types(struct app_name_types *g, const struct java *j)
+static void add_types(struct legacy *g, const struct java *j)
 {
     struct str unit = j->resolution.len ? j->resolution : STR("nanoseconds");
 
@@ -116,7 +116,7 @@ static void add_types(struct app_name_types *g, const struct java *j)
     g->period_type = (struct legacy_type){ STR("contentions"), STR("count") };
 }
 
-static int sample(struct app_name_types *g, const struct java *j, struct str line)
+static int sample(struct legacy *g, const struct java *j, struct str line)
 {
     size_t from = g->pcs.len;
     int64_t value, count;
@@ -136,7 +136,7 @@ static int sample(struct app_name_types *g, const struct java *j, struct str lin
     return legacy_sample(g, from, (int64_t[]){ count, value });
 }
 
-int legacy_java(struct app_name_types *g)
+int legacy_java(struct legacy *g)
 {
     struct java j = { 0 };
     struct str line, key, value, text;

@@ -14,7 +14,7 @@
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-void legacy_deinit(struct app_name_types *g)
+void legacy_deinit(struct legacy *g)
 {
     vec_free(&g->pcs);
     vec_free(&g->samples);
@@ -24,14 +24,14 @@ void legacy_deinit(struct app_name_types *g)
     map_u64_deinit(&g->name_of);
 }
 
-void legacy_type(struct app_name_types *g, struct str type, struct str unit)
+void legacy_type(struct legacy *g, struct str type, struct str unit)
 {
     CHECK(g->types_len < LEGACY_TYPES_MAX);
     g->types[g->types_len++] = (struct legacy_type){ type, unit };
 }
 
 /* Vectors double: what they hold at most is twice what is in them. */
-static int check_bytes(const struct app_name_types *g)
+static int check_bytes(const struct legacy *g)
 {
     uint64_t held = g->pcs.len * sizeof(*g->pcs.ptr) + g->samples.len * sizeof(*g->samples.ptr) +
                     g->maps.len * sizeof(*g->maps.ptr) + g->lines.len * sizeof(*g->lines.ptr) +
@@ -45,7 +45,7 @@ static int check_bytes(const struct app_name_types *g)
     return 0;
 }
 
-int legacy_pc(struct app_name_types *g, uint64_t pc)
+int legacy_pc(struct legacy *g, uint64_t pc)
 {
     size_t n = g->samples.len, before;
 
@@ -58,7 +58,7 @@ int legacy_pc(struct app_name_types *g, uint64_t pc)
     return check_bytes(g);
 }
 
-int legacy_sample(struct app_name_types *g, size_t from, const int64_t *values)
+int legacy_sample(struct legacy *g, size_t from, const int64_t *values)
 {
     struct legacy_sample s = { .from = from, .len = g->pcs.len - from };
 
@@ -71,7 +71,7 @@ int legacy_sample(struct app_name_types *g, size_t from, const int64_t *values)
 }
 
 /* The names of one address stand together; where it is named again, they are the same. */
-int legacy_name(struct app_name_types *g, uint64_t pc, const struct legacy_line *line)
+int legacy_name(struct legacy *g, uint64_t pc, const struct legacy_line *line)
 {
     uint32_t at = map_u64_get(&g->name_of, pc);
 
@@ -130,7 +130,7 @@ void legacy_unsample(int64_t *count, int64_t *size, int64_t rate)
 /* ---- the message ----------------------------------------------------------------------------- */
 
 struct writer {
-    struct app_name_types *g;
+    struct legacy *g;
     struct buf *out;
     struct buf part, ids; /* of one message */
     uint64_t strings, functions;
@@ -190,7 +190,7 @@ static bool adjacent(const struct legacy_map *a, const struct legacy_map *b)
 
 static void put_maps(struct writer *w)
 {
-    struct app_name_types *g = w->g;
+    struct legacy *g = w->g;
     size_t n = 0;
 
     if (g->maps.len)
@@ -214,7 +214,7 @@ static void put_maps(struct writer *w)
 }
 
 /* The number of the mapping; 0: not found. */
-static uint64_t map_of(const struct app_name_types *g, uint64_t pc)
+static uint64_t map_of(const struct legacy *g, uint64_t pc)
 {
     size_t from = 0, to = g->maps.len;
 
@@ -230,7 +230,7 @@ static uint64_t map_of(const struct app_name_types *g, uint64_t pc)
 
 static void put_location(struct writer *w, uint64_t id, uint64_t pc)
 {
-    struct app_name_types *g = w->g;
+    struct legacy *g = w->g;
     uint32_t at = map_u64_get(&g->name_of, pc);
     const struct legacy_name *n = at == MAP_U64_EMPTY ? NULL : &g->names.ptr[at];
     uint64_t first = w->functions, map = g->ids ? 0 : map_of(g, pc);
@@ -274,7 +274,7 @@ static void put_sample(struct writer *w, const struct legacy_sample *s)
     put_part(w, 2);
 }
 
-int legacy_write(struct app_name_types *g, struct buf *out)
+int legacy_write(struct legacy *g, struct buf *out)
 {
     struct writer w = { .g = g, .out = out, .strings = 1, .functions = 1 };
 

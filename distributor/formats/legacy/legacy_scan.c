@@ -18,7 +18,7 @@
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-bool legacy_peek(const struct app_name_types *g, struct str *ret)
+bool legacy_peek(const struct legacy *g, struct str *ret)
 {
     struct str rest = g->rest;
     bool more = rest.len > 0;
@@ -30,7 +30,7 @@ bool legacy_peek(const struct app_name_types *g, struct str *ret)
     return true;
 }
 
-bool legacy_line(struct app_name_types *g, struct str *ret)
+bool legacy_line(struct legacy *g, struct str *ret)
 {
     ptrdiff_t end = str_find(g->rest, '\n');
 
@@ -130,7 +130,7 @@ bool scan_attribute(struct str line, struct str *ret_key, struct str *ret_value)
     return ret_key->len > 0;
 }
 
-int scan_pcs(struct app_name_types *g, struct str s, uint64_t less, bool but_leaf, size_t from)
+int scan_pcs(struct legacy *g, struct str s, uint64_t less, bool but_leaf, size_t from)
 {
     uint64_t pc;
 
@@ -147,7 +147,7 @@ int scan_pcs(struct app_name_types *g, struct str s, uint64_t less, bool but_lea
     return 0;
 }
 
-int scan_go_name(struct app_name_types *g, struct str line)
+int scan_go_name(struct legacy *g, struct str line)
 {
     struct legacy_line to = { .func = STR_NULL };
     struct str s = line;
@@ -233,7 +233,7 @@ static bool parse_map(struct str line, struct legacy_map *m)
     return m->limit == 0 || m->start < m->limit;
 }
 
-int legacy_maps(struct app_name_types *g)
+int legacy_maps(struct legacy *g)
 {
     struct legacy_map m;
     struct str line;

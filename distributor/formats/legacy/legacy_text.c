@@ -21,7 +21,7 @@
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 
-static int count_line(struct app_name_types *g, struct str line)
+static int count_line(struct legacy *g, struct str line)
 {
     size_t from = g->pcs.len;
     int64_t n;
@@ -37,7 +37,7 @@ static int count_line(struct app_name_types *g, struct str line)
     return legacy_sample(g, from, (int64_t[]){ n });
 }
 
-int legacy_count(struct app_name_types *g)
+int legacy_count(struct legacy *g)
 {
     struct str line, name;
 
@@ -56,7 +56,7 @@ int legacy_count(struct app_name_types *g)
 
 /* ---- contention ------------------------------------------------------------------------------ */
 
-static int contention_attribute(struct app_name_types *g, struct str key, struct str value,
+static int contention_attribute(struct legacy *g, struct str key, struct str value,
                                 int64_t *cycles_per_s)
 {
     static const char *const others[] = { "discarded samples" };
@@ -76,7 +76,7 @@ static int contention_attribute(struct app_name_types *g, struct str key, struct
     return 0;
 }
 
-static int contention_sample(struct app_name_types *g, struct str line, int64_t cycles_per_s)
+static int contention_sample(struct legacy *g, struct str line, int64_t cycles_per_s)
 {
     size_t from = g->pcs.len;
     int64_t delay, count;
@@ -95,7 +95,7 @@ static int contention_sample(struct app_name_types *g, struct str line, int64_t 
     return legacy_sample(g, from, (int64_t[]){ count, delay });
 }
 
-int legacy_contention(struct app_name_types *g)
+int legacy_contention(struct legacy *g)
 {
     struct str line, key, value;
     int64_t cycles_per_s = 0;
@@ -123,7 +123,7 @@ int legacy_contention(struct app_name_types *g)
 /* ---- threads --------------------------------------------------------------------------------- */
 
 /* Lines up to the next thread; a stack that is said to be the same counts for the one before. */
-static int thread_stack(struct app_name_types *g)
+static int thread_stack(struct legacy *g)
 {
     size_t from = g->pcs.len;
     struct str line;
@@ -147,7 +147,7 @@ static int thread_stack(struct app_name_types *g)
     return 0;
 }
 
-int legacy_thread(struct app_name_types *g)
+int legacy_thread(struct legacy *g)
 {
     struct str line;
 

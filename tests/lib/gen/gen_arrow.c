@@ -15,7 +15,7 @@
 #define BUF_MAX (64 * MIB)
 
 /* What one batch is made of. */
-struct part_cache {
+struct parts {
     VEC(int64_t) nodes;   /* length, nulls */
     VEC(struct str) bufs; /* in the arena */
     VEC(int64_t) variadic;
@@ -24,7 +24,7 @@ struct dict_list {
     struct ga_type **ptr; /* outer before inner */
     size_t len, cap;
 };
-struct placement_history { /* of the buffers: where, how long */
+struct buffer_places { /* of the buffers: where, how long */
     uint64_t *ptr;
     size_t len, cap;
 };
@@ -153,7 +153,7 @@ bool ga_equal(const struct ga_value *a, const struct ga_value *b)
 /* ---- arrays ------------------------------------------------------------------------------------
  */
 
-static void put_buf(struct ga *g, struct part_cache *p, struct buf *b)
+static void put_buf(struct ga *g, struct parts *p, struct buf *b)
 {
     struct str s = arena_strdup(g->arena, buf_str(b));
 
@@ -167,7 +167,7 @@ static void put_int(struct buf *b, unsigned width, int64_t v)
 }
 
 /* Bits of which value is there, or nothing if all are. */
-static int64_t put_validity(struct ga *g, struct part_cache *p, const struct ga_type *t,
+static int64_t put_validity(struct ga *g, struct parts *p, const struct ga_type *t,
                             const struct ga_value *v, size_t n)
 {
     struct buf b;
@@ -188,10 +188,10 @@ static int64_t put_validity(struct ga *g, struct part_cache *p, const struct ga_
     return nulls;
 }
 
-static void encode(struct ga *g, struct part_cache *p, struct ga_type *t, const struct ga_value *v,
+static void encode(struct ga *g, struct parts *p, struct ga_type *t, const struct ga_value *v,
                    size_t n);
 
-static void encode_fixed(struct ga *g, struct part_cache *p, const struct ga_type *t,
+static void encode_fixed(struct ga *g, struct parts *p, const struct ga_type *t,
                          const struct ga_value *v, size_t n)
 {
     struct buf b;
@@ -206,7 +206,7 @@ static void encode_fixed(struct ga *g, struct part_cache *p, const struct ga_typ
     put_buf(g, p, &b);
 }
 
-static void encode_bits(struct ga *g, struct part_cache *p, const struct ga_value *v, size_t n)
+static void encode_bits(struct ga *g, struct parts *p, const struct ga_value *v, size_t n)
 {
     struct buf b;
 
@@ -220,7 +220,7 @@ static void encode_bits(struct ga *g, struct part_cache *p, const struct ga_valu
     put_buf(g, p, &b);
 }
 
-static void encode_bytes(struct ga *g, struct part_cache *p, const struct ga_type *t,
+static void encode_bytes(struct ga *g, struct parts *p, const struct ga_type *t,
                          const struct ga_value *v, size_t n)
 {
     unsigned width = t->kind == GA_LARGE ? 8 : 4;
@@ -238,7 +238,7 @@ static void encode_bytes(struct ga *g, struct part_cache *p, const struct ga_typ
 }
 
 /* A block per seven long values. */
-static void encode_views(struct ga *g, struct part_cache *p, const struct ga_value *v, size_t n)
+static void encode_views(struct ga *g, struct parts *p, const struct ga_value *v, size_t n)
 {
     VEC(struct str) blocks = { 0 };
     struct buf views, data;
@@ -275,8 +275,8 @@ static void encode_views(struct ga *g, struct part_cache *p, const struct ga_val
     buf_deinit(&data);
 }
 
-static void encode_list(struct ga *g, struct part_cache *p, struct ga_type *t,
-                        const struct ga_value *v, size_t n)
+static void encode_list(struct ga *g, struct parts *p, struct ga_type *t, const struct ga_value *v,
+                        size_t n)
 {
     VEC(struct ga_value) flat = { 0 };
     struct buf at;
@@ -293,7 +293,7 @@ static void encode_list(struct ga *g, struct part_cache *p, struct ga_type *t,
     vec_free(&flat);
 }
 
-static void encode_listview(struct ga *g, struct part_cache *p, struct ga_type *t,
+static void encode_listview(struct ga *g, struct parts *p, struct ga_type *t,
                             const struct ga_value *v, size_t n)
 {
     VEC(struct ga_value) flat = { 0 };
@@ -324,7 +324,7 @@ static void encode_listview(struct ga *g, struct part_cache *p, struct ga_type *
     vec_free(&flat);
 }
 
-static void encode_struct(struct ga *g, struct part_cache *p, struct ga_type *t,
+static void encode_struct(struct ga *g, struct parts *p, struct ga_type *t,
                           const struct ga_value *v, size_t n)
 {
     struct ga_value *column = get(g, n * sizeof(*column));
@@ -336,8 +336,8 @@ static void encode_struct(struct ga *g, struct part_cache *p, struct ga_type *t,
     }
 }
 
-static void encode_runs(struct ga *g, struct part_cache *p, struct ga_type *t,
-                        const struct ga_value *v, size_t n)
+static void encode_runs(struct ga *g, struct parts *p, struct ga_type *t, const struct ga_value *v,
+                        size_t n)
 {
     struct ga_type ends = { .kind = GA_INT, .width = t->width, .is_signed = true };
     VEC(struct ga_value) at = { 0 };
@@ -355,8 +355,8 @@ static void encode_runs(struct ga *g, struct part_cache *p, struct ga_type *t,
 }
 
 /* A null is one of the column, or an entry like others where the column has none. */
-static void encode_dict(struct ga *g, struct part_cache *p, struct ga_type *t,
-                        const struct ga_value *v, size_t n)
+static void encode_dict(struct ga *g, struct parts *p, struct ga_type *t, const struct ga_value *v,
+                        size_t n)
 {
     struct buf b;
 
@@ -373,7 +373,7 @@ static void encode_dict(struct ga *g, struct part_cache *p, struct ga_type *t,
     put_buf(g, p, &b);
 }
 
-static void encode(struct ga *g, struct part_cache *p, struct ga_type *t, const struct ga_value *v,
+static void encode(struct ga *g, struct parts *p, struct ga_type *t, const struct ga_value *v,
                    size_t n)
 {
     size_t node = p->nodes.len;
@@ -535,8 +535,8 @@ static void coded(struct ga *g, struct str s, struct buf *out)
     buf_deinit(&z);
 }
 
-static size_t records_table(struct ga *g, struct fbw *w, const struct part_cache *p, size_t rows,
-                            const struct placement_history *places)
+static size_t records_table(struct ga *g, struct fbw *w, const struct parts *p, size_t rows,
+                            const struct buffer_places *places)
 {
     bool packed = g->codec != GA_PLAIN;
     size_t r = fbw_table(w, 7u | (packed ? 8u : 0) | (p->variadic.len ? 16u : 0));
@@ -564,10 +564,10 @@ static size_t records_table(struct ga *g, struct fbw *w, const struct part_cache
 }
 
 /* Frees p. dict: NULL for a record batch. */
-static void put_batch(struct ga *g, struct part_cache *p, size_t rows, const struct ga_type *dict,
+static void put_batch(struct ga *g, struct parts *p, size_t rows, const struct ga_type *dict,
                       bool delta)
 {
-    struct placement_history places = { 0 };
+    struct buffer_places places = { 0 };
     struct buf body, one;
     struct fbw w;
     size_t length_at;
@@ -616,7 +616,7 @@ static void put_dicts(struct ga *g)
 {
     struct dict_list l = { 0 };
     struct todo {
-        struct part_cache p;
+        struct parts p;
         size_t rows;
         bool send, delta;
     } * todo;
@@ -643,7 +643,7 @@ static void put_dicts(struct ga *g)
 
 void ga_batch(struct ga *g, struct ga_value **values, size_t rows)
 {
-    struct part_cache p = { 0 };
+    struct parts p = { 0 };
 
     for (size_t i = 0; i < g->columns_len; i++)
         encode(g, &p, g->columns[i], values[i], rows);

@@ -71,7 +71,7 @@ static const struct class
 static_assert(ARRAY_LEN(classes) <= GEN_JFR_CLASSES, "all classes have a number");
 
 /* What a field is to hold; others get noise. */
-struct symbol_session {
+struct known_field {
     const char *field;
     uint64_t number;
     const char *text;      /* of a string */
@@ -216,7 +216,7 @@ static size_t fields_of(size_t class)
 }
 
 static void put_value(struct gen_jfr *g, struct buf *b, size_t class,
-                      const struct symbol_session *known, size_t n);
+                      const struct known_field *known, size_t n);
 
 static void put_primitive(struct gen_jfr *g, struct buf *b, size_t class, uint64_t v)
 {
@@ -263,7 +263,7 @@ static void put_noise(struct gen_jfr *g, struct buf *b, const struct field *f)
 }
 
 static void put_field(struct gen_jfr *g, struct buf *b, const struct field *f,
-                      const struct symbol_session *known, size_t n)
+                      const struct known_field *known, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (!str_eqc(f->name, known[i].field))
@@ -282,7 +282,7 @@ static void put_field(struct gen_jfr *g, struct buf *b, const struct field *f,
 }
 
 static void put_value(struct gen_jfr *g, struct buf *b, size_t class,
-                      const struct symbol_session *known, size_t n)
+                      const struct known_field *known, size_t n)
 {
     size_t fields = fields_of(class);
 
@@ -326,7 +326,7 @@ static uint64_t new_constant(struct gen_jfr *g, enum pool pool, struct buf *valu
     return key;
 }
 
-static uint64_t constant(struct gen_jfr *g, const char *class, const struct symbol_session *known,
+static uint64_t constant(struct gen_jfr *g, const char *class, const struct known_field *known,
                          size_t n)
 {
     size_t at = class_at(str_c(class));
@@ -339,7 +339,7 @@ static uint64_t constant(struct gen_jfr *g, const char *class, const struct symb
 
 static uint64_t symbol(struct gen_jfr *g, const char *text)
 {
-    const struct symbol_session known[] = { { .field = "string", .text = text } };
+    const struct known_field known[] = { { .field = "string", .text = text } };
 
     return constant(g, "jdk.types.Symbol", known, 1);
 }
@@ -347,8 +347,8 @@ static uint64_t symbol(struct gen_jfr *g, const char *text)
 void gen_jfr_methods(struct gen_jfr *g, const char *class, const char *method, uint64_t *keys,
                      size_t n)
 {
-    const struct symbol_session of_class[] = { { .field = "name", .number = symbol(g, class) } };
-    const struct symbol_session known[] = {
+    const struct known_field of_class[] = { { .field = "name", .number = symbol(g, class) } };
+    const struct known_field known[] = {
         { .field = "type", .number = constant(g, "java.lang.Class", of_class, 1) },
         { .field = "name", .number = symbol(g, method) },
     };
@@ -372,13 +372,13 @@ uint64_t gen_jfr_trace(struct gen_jfr *g, const struct gen_jfr_frame *leaf_first
     buf_init(&frames, BODY_MAX);
     gen_jfr_varint(&frames, n);
     for (size_t i = 0; i < n; i++) {
-        const struct symbol_session frame[] = {
+        const struct known_field frame[] = {
             { .field = "method", .number = leaf_first[i].method },
             { .field = "lineNumber", .number = (uint64_t)leaf_first[i].line },
         };
         put_value(g, &frames, class_at(STR("jdk.types.StackFrame")), frame, 2);
     }
-    const struct symbol_session known[] = { { .field = "frames", .raw = &frames } };
+    const struct known_field known[] = { { .field = "frames", .raw = &frames } };
     uint64_t key = constant(g, "jdk.types.StackTrace", known, 1);
     buf_deinit(&frames);
     return key;
@@ -386,7 +386,7 @@ uint64_t gen_jfr_trace(struct gen_jfr *g, const struct gen_jfr_frame *leaf_first
 
 uint64_t gen_jfr_state(struct gen_jfr *g, const char *name)
 {
-    const struct symbol_session known[] = { { .field = "name", .text = name } };
+    const struct known_field known[] = { { .field = "name", .text = name } };
 
     return constant(g, "jdk.types.ThreadState", known, 1);
 }
@@ -416,8 +416,7 @@ static void put_event(struct buf *out, uint64_t type, const struct buf *body, si
     buf_deinit(&head);
 }
 
-static void event(struct gen_jfr *g, const char *class, const struct symbol_session *known,
-                  size_t n)
+static void event(struct gen_jfr *g, const char *class, const struct known_field *known, size_t n)
 {
     size_t at = class_at(str_c(class));
     struct buf body;
@@ -434,15 +433,15 @@ static void event(struct gen_jfr *g, const char *class, const struct symbol_sess
 
 void gen_jfr_setting(struct gen_jfr *g, const char *name, const char *value)
 {
-    const struct symbol_session known[] = { { .field = "name", .text = name },
-                                            { .field = "value", .text = value } };
+    const struct known_field known[] = { { .field = "name", .text = name },
+                                         { .field = "value", .text = value } };
 
     event(g, "jdk.ActiveSetting", known, 2);
 }
 
 void gen_jfr_period(struct gen_jfr *g, uint64_t time, const char *value)
 {
-    const struct symbol_session known[] = {
+    const struct known_field known[] = {
         { .field = "startTime", .number = time },
         { .field = "id", .number = g->class_ids[class_at(STR("jdk.ExecutionSample"))] },
         { .field = "name", .text = "period" },
@@ -470,7 +469,7 @@ void gen_jfr_event(struct gen_jfr *g, const struct gen_jfr_event *e)
         [GEN_JFR_LIVE] = { "profiler.LiveObject", NULL },
         [GEN_JFR_MALLOC] = { "profiler.Malloc", "size" },
     };
-    const struct symbol_session known[] = {
+    const struct known_field known[] = {
         { .field = "stackTrace", .number = e->trace },
         { .field = "state", .number = e->state },
         { .field = "contextId", .number = e->context },

@@ -16,13 +16,13 @@
 #define TYPE  "__profile_type__=\\\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\\\""
 #define RULE  "\"metric_name\":\"profiles_recorded_cpu\",\"matchers\":[\"{" TYPE "}\"]"
 
-struct tenant_queue {
+struct turn {
     const char *method, *json;
     int status;
     const char *want; /* of the body: whole, or with a '~' in front a part of it */
 };
 
-static const struct tenant_queue settings[] = {
+static const struct turn settings[] = {
     { SET "Get", "{}", 200, "{}" },
     { SET "Set",
       "{\"setting\":{\"name\":\"b\",\"value\":\"{\\\"x\\\":1}\",\"modifiedAt\":\"100\"}}", 200,
@@ -49,7 +49,7 @@ static const struct tenant_queue settings[] = {
     { SET "Nope", "{}", 501, "~unimplemented" },
 };
 
-static const struct tenant_queue rules[] = {
+static const struct turn rules[] = {
     { RULES "ListRecordingRules", "{}", 200, "{}" },
     { RULES "GetRecordingRule", "{\"id\":\"abc\"}", 404, "~not_found" },
     { RULES "GetRecordingRule", "{}", 400, "~id is missing" },
@@ -92,7 +92,7 @@ static const struct tenant_queue rules[] = {
     { RULES "DeleteRecordingRule", "{\"id\":\"abc\"}", 200, "{}" },
 };
 
-static const struct tenant_queue others[] = {
+static const struct turn others[] = {
     { "version.v1.Version/Version", "{}", 200, "{\"QuerierAPI\":\"1\"}" },
     { "capabilities.v1.FeatureFlagsService/GetFeatureFlags", "{}", 200,
       "~{\"featureFlags\":[{\"name\":\"v2StorageLayer\",\"enabled\":true,\"description\":" },
@@ -110,13 +110,13 @@ static const char *post(struct qbed *b, const char *method, const char *headers,
     return qbed_post(b, target, all, str_c(json));
 }
 
-static void talk(const struct tenant_queue *turns, size_t n)
+static void talk(const struct turn *turns, size_t n)
 {
     struct qbed b;
 
     qbed_init(&b, 3, NULL);
     for (size_t i = 0; i < n; i++) {
-        const struct tenant_queue *t = &turns[i];
+        const struct turn *t = &turns[i];
         const char *reply = post(&b, t->method, "", t->json), *body = qbed_body(reply);
         bool part = t->want[0] == '~';
         if (qbed_status(reply) != t->status ||

@@ -268,7 +268,7 @@ static void test_sweep(void **state)
 
 /* ---- places --------------------------------------------------------------------------------- */
 
-struct shard_routing {
+struct placing {
     struct bed *b;
     const char *text; /* NULL: cannot be asked */
     bool sure;
@@ -288,8 +288,8 @@ static size_t heads(struct bed *b)
 
 static int say_places(void *cookie, struct buf *text, bool *ret_sure, struct err *e)
 {
-    const struct shard_routing *p = cookie;
-    struct shard_routing *own = cookie;
+    const struct placing *p = cookie;
+    struct placing *own = cookie;
 
     if (!p->text)
         return err_set(e, ERR_UNAVAILABLE, "unknown");
@@ -301,7 +301,7 @@ static int say_places(void *cookie, struct buf *text, bool *ret_sure, struct err
 
 static int backup_with(struct bed *b, uint64_t number, const char *text, bool sure)
 {
-    struct shard_routing p = { b, text, sure };
+    struct placing p = { b, text, sure };
     struct cold_generation generation = { .now = 1024 };
     struct backup_opts o = { .kv = b->kv,
                              .o = b->o,

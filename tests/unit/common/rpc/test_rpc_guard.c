@@ -54,12 +54,12 @@ static void side_down(struct side *s)
 }
 
 /* A sealed frame, kept by the attacker too. */
-struct cluster_dump {
+struct sealed_frame {
     size_t len;
     char *bytes;
 };
 
-static struct cluster_dump seal_as(struct side *s, enum rpc_kind kind, enum rpc_lane lane,
+static struct sealed_frame seal_as(struct side *s, enum rpc_kind kind, enum rpc_lane lane,
                                    uint64_t to_epoch, size_t size, bool greeting)
 {
     char *body = xcalloc(1, size + 1);
@@ -87,10 +87,10 @@ static struct cluster_dump seal_as(struct side *s, enum rpc_kind kind, enum rpc_
     out = greeting ? rpc_guard_seal_greeting(s->link, to_epoch, str_n(head, n), f.body)
                    : rpc_guard_seal(s->link, lane, str_n(head, n), f.body);
     xfree(body);
-    return (struct cluster_dump){ out.len, xmemdup(out.ptr, out.len) };
+    return (struct sealed_frame){ out.len, xmemdup(out.ptr, out.len) };
 }
 
-static struct cluster_dump seal(struct side *s, enum rpc_kind kind, enum rpc_lane lane,
+static struct sealed_frame seal(struct side *s, enum rpc_kind kind, enum rpc_lane lane,
                                 uint64_t to_epoch, size_t size)
 {
     return seal_as(s, kind, lane, to_epoch, size, kind == RPC_PING || kind == RPC_PONG);
@@ -109,7 +109,7 @@ static enum rpc_drop open_at(struct side *s, struct str bytes, struct rpc_frame 
     return rpc_guard_check(s->guard, ret, f);
 }
 
-static enum rpc_drop opens(struct side *s, const struct cluster_dump *k)
+static enum rpc_drop opens(struct side *s, const struct sealed_frame *k)
 {
     struct rpc_seal seal;
     struct rpc_frame f;
@@ -117,7 +117,7 @@ static enum rpc_drop opens(struct side *s, const struct cluster_dump *k)
     return open_at(s, str_n(k->bytes, k->len), &f, &seal);
 }
 
-static void kept_free(struct cluster_dump *k)
+static void kept_free(struct sealed_frame *k)
 {
     xfree(k->bytes);
 }
@@ -125,7 +125,7 @@ static void kept_free(struct cluster_dump *k)
 /* from asks, to answers: from is bound. */
 static void bind(struct side *from, struct side *to)
 {
-    struct cluster_dump ping = seal(from, RPC_PING, RPC_LANE_CONTROL, 0, 8), pong;
+    struct sealed_frame ping = seal(from, RPC_PING, RPC_LANE_CONTROL, 0, 8), pong;
     struct rpc_seal s;
     struct rpc_frame f;
 
@@ -138,7 +138,7 @@ static void bind(struct side *from, struct side *to)
     kept_free(&pong);
 }
 
-static struct cluster_dump request(struct side *s, enum rpc_lane lane)
+static struct sealed_frame request(struct side *s, enum rpc_lane lane)
 {
     return seal(s, RPC_REQUEST, lane, 0, 100);
 }
@@ -166,7 +166,7 @@ static void each_opens_once_and_only_there(void **state)
     (void)state;
     two_init(&t, 0);
     for (int i = 0; i < 100; i++) {
-        struct cluster_dump k =
+        struct sealed_frame k =
             seal(&t.a, RPC_REQUEST, (enum rpc_lane)(i % 2), 0, (size_t)i * 2600);
 
         assert_int_equal(opens(&t.a, &k), RPC_DROP_TICKET); /* thrown back */
@@ -181,7 +181,7 @@ static void each_opens_once_and_only_there(void **state)
 static void any_order_within_the_window(void **state)
 {
     enum { N = 3000 };
-    struct cluster_dump *k = XNEW_ARRAY(struct cluster_dump, N);
+    struct sealed_frame *k = XNEW_ARRAY(struct sealed_frame, N);
     struct prng p;
     struct two t;
 
@@ -192,7 +192,7 @@ static void any_order_within_the_window(void **state)
         k[i] = request(&t.a, (enum rpc_lane)prng_below(&p, 2));
     for (int i = N - 1; i > 0; i--) {
         uint64_t at = prng_below(&p, (uint64_t)i + 1);
-        struct cluster_dump other = k[at];
+        struct sealed_frame other = k[at];
 
         k[at] = k[i];
         k[i] = other;
@@ -210,7 +210,7 @@ static void any_order_within_the_window(void **state)
 /* One lane may be ahead of the other by any number; within one, older than the window is void. */
 static void lanes_have_windows_of_their_own(void **state)
 {
-    struct cluster_dump bulk, first, k;
+    struct sealed_frame bulk, first, k;
     struct two t;
 
     (void)state;
@@ -237,7 +237,7 @@ static void no_bit_may_flip(void **state)
     (void)state;
     two_init(&t, 0);
     for (int greeting = 0; greeting < 2; greeting++) {
-        struct cluster_dump k = greeting ? seal(&t.a, RPC_PING, RPC_LANE_CONTROL, 0, 8)
+        struct sealed_frame k = greeting ? seal(&t.a, RPC_PING, RPC_LANE_CONTROL, 0, 8)
                                          : request(&t.a, RPC_LANE_CONTROL);
 
         for (size_t bit = 0; bit < k.len * 8; bit++) {
@@ -246,7 +246,7 @@ static void no_bit_may_flip(void **state)
             k.bytes[bit / 8] = (char)(k.bytes[bit / 8] ^ 1 << bit % 8);
         }
         for (size_t n = k.len; n-- > 0;) {
-            struct cluster_dump cut = { n, k.bytes };
+            struct sealed_frame cut = { n, k.bytes };
 
             assert_int_not_equal(opens(&t.b, &cut), RPC_DROP_NONE);
         }
@@ -259,7 +259,7 @@ static void no_bit_may_flip(void **state)
 /* The receiver restarts: what was sealed for its predecessor is void, with or without a binding. */
 static void nothing_survives_the_receiver(void **state)
 {
-    struct cluster_dump before, held, after;
+    struct sealed_frame before, held, after;
     struct two t;
 
     (void)state;
@@ -288,7 +288,7 @@ static void nothing_survives_the_receiver(void **state)
 /* The same, when the receiver only forgot the sender. */
 static void nothing_survives_a_forgotten_window(void **state)
 {
-    struct cluster_dump k;
+    struct sealed_frame k;
     struct two t;
 
     (void)state;
@@ -308,7 +308,7 @@ static void nothing_survives_a_forgotten_window(void **state)
  * of a run whose beginning was not seen as well; and our own run towards the dead one ends. */
 static void an_older_incarnation_is_refused(void **state)
 {
-    struct cluster_dump same, old, unseen, k;
+    struct sealed_frame same, old, unseen, k;
     struct side dead;
     struct two t;
 
@@ -349,7 +349,7 @@ static void an_older_incarnation_is_refused(void **state)
 static void replayed_pings_do_nothing(void **state)
 {
     enum { N = 20 };
-    struct cluster_dump pings[N], pong, k;
+    struct sealed_frame pings[N], pong, k;
     struct side dead;
     struct two t;
 
@@ -377,7 +377,7 @@ static void keys_must_be_shared(void **state)
 {
     struct rpc_keys *others = rpc_bed_keys("c");
     struct side stranger;
-    struct cluster_dump k;
+    struct sealed_frame k;
     struct two t;
 
     (void)state;
@@ -406,7 +406,7 @@ static void keys_must_be_shared(void **state)
 static void frames_are_for_one_node_from_one_node(void **state)
 {
     struct side c;
-    struct cluster_dump k;
+    struct sealed_frame k;
     struct two t;
 
     (void)state;
@@ -438,7 +438,7 @@ static void frames_keep_to_their_class(void **state)
     two_init(&t, 0);
     for (int kind = RPC_PING; kind <= RPC_FINACK; kind++) {
         for (int greeting = 0; greeting < 2; greeting++) {
-            struct cluster_dump k = seal_as(&t.a, (enum rpc_kind)kind, RPC_LANE_CONTROL,
+            struct sealed_frame k = seal_as(&t.a, (enum rpc_kind)kind, RPC_LANE_CONTROL,
                                             kind == RPC_PONG ? 0xb1 : 0, 8, greeting);
             struct rpc_frame f = { .kind = (uint8_t)kind, .epoch = 0xa1, .addr = STR("mem://a") };
             struct rpc_seal s;
@@ -465,7 +465,7 @@ static void frames_keep_to_their_class(void **state)
 static void runs_end_and_begin_anew(void **state)
 {
     enum { MAX = 50 };
-    struct cluster_dump first = { 0 };
+    struct sealed_frame first = { 0 };
     struct two t;
     char salt[RPC_SEAL_SALT] = { 0 };
     int runs = 0;
@@ -473,7 +473,7 @@ static void runs_end_and_begin_anew(void **state)
     (void)state;
     two_init(&t, MAX);
     for (int i = 0; i < 10 * MAX; i++) {
-        struct cluster_dump k;
+        struct sealed_frame k;
 
         if (i % 20 == 0)
             bind(&t.a, &t.b); /* heartbeats */
@@ -498,7 +498,7 @@ static void keys_change_while_frames_flow(void **state)
 {
     static const char *const steps[] = { "ab", "abc", "cab", "ca", "c" };
     struct rpc_keys *ahead = rpc_bed_keys("ab");
-    struct cluster_dump old;
+    struct sealed_frame old;
     struct two t;
 
     (void)state;
@@ -510,7 +510,7 @@ static void keys_change_while_frames_flow(void **state)
     old = request(&t.a, RPC_LANE_CONTROL);
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         for (int back = 0; back < 2; back++) {
-            struct cluster_dump k;
+            struct sealed_frame k;
 
             /* a is a step ahead of b: their files do not change at the same moment. */
             if (back == 0)
@@ -545,7 +545,7 @@ static void no_nonce_comes_twice(void **state)
     two_init(&t, 30);
     prng_init(&p, 8);
     for (int i = 0; i < N; i++) {
-        struct cluster_dump k;
+        struct sealed_frame k;
 
         switch (prng_below(&p, 12)) {
         case 0:

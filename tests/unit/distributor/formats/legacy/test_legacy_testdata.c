@@ -48,7 +48,7 @@ static struct str section(struct str text, const char *from, const char *to)
 
 static void want_read(struct want *w, const char *path)
 {
-    struct app_name_types lines = { .rest = STR_NULL };
+    struct legacy lines = { .rest = STR_NULL };
     struct str line;
     uint64_t n, v;
 
@@ -142,7 +142,7 @@ static void check_types(const struct pprof *p, struct str line)
 static void check_file(const char *path, struct str body)
 {
     struct limits l = limits_default();
-    struct app_name_types lines = { .rest = STR_NULL };
+    struct legacy lines = { .rest = STR_NULL };
     struct str line;
     struct want w;
     struct buf message;

@@ -228,7 +228,7 @@ static void test_uploads(void **state)
 
 /* ---- turns ---- */
 
-struct tenant_queues {
+struct turns {
     struct distributor d;
     struct loop *loop;
     struct mutex gate; /* held: the pool's only thread waits */
@@ -236,14 +236,14 @@ struct tenant_queues {
     size_t at[DEBUGINFO_UPLOADS_MAX + 1]; /* which one was written as which */
     size_t written;
 };
-struct tenant_queue {
-    struct tenant_queues *t;
+struct turn {
+    struct turns *t;
     size_t i;
 };
 
 static void gate_work(void *cookie)
 {
-    struct tenant_queues *t = cookie;
+    struct turns *t = cookie;
 
     mutex_lock(&t->gate);
     mutex_unlock(&t->gate);
@@ -251,8 +251,8 @@ static void gate_work(void *cookie)
 
 static void on_written(void *cookie, const struct err *e)
 {
-    struct tenant_queue *turn = cookie;
-    struct tenant_queues *t = turn->t;
+    struct turn *turn = cookie;
+    struct turns *t = turn->t;
 
     assert_null(e);
     t->at[turn->i] = t->written++;
@@ -266,8 +266,8 @@ static void test_tenants_take_turns(void **state)
     struct tenancy_conf tenancy = { .multi = true };
     struct role_ctx ctx = { .tenancy = &tenancy };
     struct metrics *m = metrics_new();
-    struct tenant_queue turn[DEBUGINFO_UPLOADS_MAX + 1];
-    struct tenant_queues t = { .d = { .ctx = &ctx } };
+    struct turn turn[DEBUGINFO_UPLOADS_MAX + 1];
+    struct turns t = { .d = { .ctx = &ctx } };
     struct debuginfo_entry *x;
     struct bed b;
     struct err e;
@@ -288,7 +288,7 @@ static void test_tenants_take_turns(void **state)
                                          STR(""), false, &x, &e),
                          0);
         assert_int_equal(debuginfo_claim(x, STR(""), &e), 0);
-        turn[i] = (struct tenant_queue){ &t, i };
+        turn[i] = (struct turn){ &t, i };
         debuginfo_upload_open(&t.up[i], &t.d, b.index, x);
         t.up[i].then = on_written;
         t.up[i].cookie = &turn[i];
