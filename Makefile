@@ -164,7 +164,7 @@ FUZZ_SECONDS ?= 30
 fuzz:                  ## each fuzz target for FUZZ_SECONDS (clang); TEST=pprof for one
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=fuzz CC=clang fuzz-run
 fuzz-run: $(FUZZ)
-	$(Q)O='$(O)' B='$(B)' FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/fuzz/run $^
+	$(Q)O='$(O)' B='$(B)' JOBS='$(JOBS)' FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/fuzz/run $^
 bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
 	$(Q)O='$(O)' tests/bench/run $(BENCH_PY) $(BENCH)
 

@@ -27,7 +27,9 @@ static uint32_t bucket_slots(enum kv_cf cf, uint8_t head)
 {
     if (cf == KV_TL && head & KEY_TL_PRESENCE)
         return KEY_PRESENCE_BUCKET;
-    return LEVELS[head & (KEY_LEVELS - 1)].bucket;
+    uint8_t level = head & (uint8_t) ~(KEY_TL_GROUP | KEY_TL_PRESENCE);
+
+    return level < KEY_LEVELS ? LEVELS[level].bucket : UINT32_MAX; /* unknown: it stays here */
 }
 
 static void prefix(struct key *k, struct str s)

@@ -308,6 +308,8 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
         return decode_speedscope(in, body, l, push, e);
     case FORMAT_JFR:
         return decode_jfr(in, body, l, now_ms, push, e);
+    case FORMATS_LEN:
+        break;
     }
     return err_set(e, ERR_INTERNAL, "format %d does not exist", (int)in->format);
 }

@@ -14,6 +14,8 @@ const char *format_name(enum format f)
         [FORMAT_TRIE] = "trie",     [FORMAT_TREE] = "tree",
         [FORMAT_JFR] = "jfr",       [FORMAT_SPEEDSCOPE] = "speedscope",
     };
+    static_assert(ARRAY_LEN(names) == FORMATS_LEN, "each format has a name");
+
     return names[f];
 }
 

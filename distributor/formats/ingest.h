@@ -20,6 +20,7 @@ enum format {
     FORMAT_TREE,
     FORMAT_JFR,
     FORMAT_SPEEDSCOPE,
+    FORMATS_LEN,
 };
 const char *format_name(enum format f);
 

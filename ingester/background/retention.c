@@ -15,6 +15,9 @@
 #include "common/store/retain/forecast.h"
 #include "common/store/retain/retain.h"
 
+static_assert(ARRAY_LEN(((struct retention_conf *)NULL)->keep_ms) == KEY_LEVELS,
+              "each level has an option");
+
 #define LOOK_MS 10000
 
 struct look { /* at what a shard has to say; by place */

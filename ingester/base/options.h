@@ -39,7 +39,7 @@ struct scrub_conf {
 extern const struct conf_table scrub_options;
 
 struct retention_conf {
-    uint64_t keep_ms[8]; /* by level */
+    uint64_t keep_ms[8]; /* by level: KEY_LEVELS, which background/retention.c checks */
     const char *overrides;
     uint64_t interval_ms;
 };

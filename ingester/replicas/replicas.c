@@ -104,7 +104,7 @@ static void on_prefer(void *cookie, const char *name)
         log_warn("the members of a shard pass its lead on: no member that answers has all of its "
                  "log. The shard has a leader again when a complete member is back",
                  KV_U64("shard", r->shard), KV_CSTR("to", name), KV_U64("times", r->prefers));
-    replicas_give_lead(r->rs, r->shard, name);
+    replicas_give_lead(r->rs, r->shard, name, "another member has a longer log");
 }
 
 static void on_failed(void *cookie, const struct err *why)
@@ -116,7 +116,8 @@ static void on_failed(void *cookie, const struct err *why)
     r->failed = true;
     r->trouble = *why;
     failed_once(r);
-    if (replica_is_named(r) && !replicas_give_all_leads(r))
+    if (replica_is_named(r) &&
+        !replicas_give_lead_away(r, "the replica of the leader before failed"))
         log_warn("no other member can lead it", KV_U64("shard", r->shard));
     replicas_step_soon(r->rs);
 }

@@ -169,10 +169,10 @@ void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_te
         lead_established(rs->lead, shard, record_term);
 }
 
-void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to)
+void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to, const char *why)
 {
     if (rs->lead)
-        lead_hand_over(rs->lead, shard, to);
+        lead_hand_over(rs->lead, shard, to, why);
 }
 
 /* At the second time: it may have been a moment's trouble. */
@@ -183,7 +183,8 @@ void cluster_unfit(struct replica_of *r)
         return;
     }
     r->unfit_ms = replicas_now_ms(r->rs) + UNFIT_MS;
-    if (replica_is_named(r) && replicas_give_all_leads(r))
+    if (replica_is_named(r) &&
+        replicas_give_lead_away(r, "the leader before could not open the shard twice"))
         log_warn("another member is to lead the shard, which cannot be served from here: check "
                  "this node's disk, or drain the node, so that its copy is fetched again",
                  KV_U64("shard", r->shard));
@@ -198,7 +199,9 @@ static void hand_over_step(struct replicas *rs)
     for (size_t i = 0; i < rs->len; i++) {
         struct replica_of *r = rs->at[i];
 
-        left |= replica_is_named(r) ? replicas_give_all_leads(r) : r->at == AT_SERVING;
+        left |= replica_is_named(r)
+                    ? replicas_give_lead_away(r, "the leader before stops or restarts")
+                    : r->at == AT_SERVING;
     }
     if (left && replicas_now_ms(rs) < rs->hand_over_until_ms)
         return;
@@ -351,8 +354,8 @@ void cluster_admit(struct replica_of *r)
         if (rec && rev > r->lost_rev && !counted_on(r->rs, rec))
             admit(r);
         else if (replica_is_named(r) && r->rs->lead)
-            (void)lead_pass(r->rs->lead,
-                            r->shard); /* it is not known here which member has most of the log */
+            /* It is not known here which member has most of the log. */
+            (void)lead_pass(r->rs->lead, r->shard, "the leader before has lost its log");
         return;
     }
     if (replicas_now_ms(r->rs) < r->ask_ms)

@@ -45,7 +45,8 @@ static void give_room(struct replica_of *r)
             n.live && better(&p, &best))
             best = p;
     if (best.name)
-        replicas_give_lead(r->rs, r->shard, best.name);
+        replicas_give_lead(r->rs, r->shard, best.name,
+                           "the disk of the leader before is nearly full");
 }
 
 /* It answers, its disk works, and it has nearly all of the log. */
@@ -78,10 +79,10 @@ static void give_hung(struct replica_of *r)
     r->hung_term = rec->term;
     log_warn("the disk hangs: another member is to lead the shard", KV_U64("shard", r->shard),
              KV_U64("term", rec->term), KV_CSTR("to", best.name));
-    replicas_give_lead(r->rs, r->shard, best.name);
+    replicas_give_lead(r->rs, r->shard, best.name, "the disk of the leader before hangs");
 }
 
-bool replicas_give_all_leads(struct replica_of *r)
+bool replicas_give_lead_away(struct replica_of *r, const char *why)
 {
     struct replica_peer p, best = { 0 };
     struct view_node n;
@@ -91,7 +92,7 @@ bool replicas_give_all_leads(struct replica_of *r)
             best = p;
     if (!best.name || !r->rs->lead)
         return false;
-    replicas_give_lead(r->rs, r->shard, best.name);
+    replicas_give_lead(r->rs, r->shard, best.name, why);
     return true;
 }
 

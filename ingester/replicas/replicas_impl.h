@@ -154,8 +154,9 @@ void copy_report(const struct replica_of *r, struct progress_shard *ret);
 
 /* ---- replicas_disk.c: a disk that is full, fails or hangs ---- */
 void replicas_look_at_disk(struct replicas *rs);
-/* Hands the lead over to the live member with most of the log. False: no other member lives. */
-bool replicas_give_all_leads(struct replica_of *r);
+/* Hands the lead of this shard over to the live member with most of the log. False: no other member
+ * lives. `why` is a constant, which is logged with the new leader. */
+bool replicas_give_lead_away(struct replica_of *r, const char *why);
 
 /* ---- replicas_reclaim.c: what deletes left in files ---- */
 void reclaim_tick(struct replicas *rs);
@@ -189,7 +190,7 @@ void cluster_tick(struct replicas *rs);
 void cluster_leave(struct replicas *rs); /* all nodes learn it at once */
 /* Without a coordination service these do nothing. */
 void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term);
-void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to);
+void replicas_give_lead(struct replicas *rs, uint32_t shard, const char *to, const char *why);
 /* Gives the lead away after a while without a majority (replicas_majority.c). */
 void replicas_lost_majority(struct replica_of *r);
 /* It was not opened to be served, again and again: others, whose databases are their own, lead. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * replicas_alone: a leader that reaches no majority hands over its lead to another member.
+ * replicas_majority: a leader that reaches no majority hands over its lead to another member.
  *
  * A node lives as long as its lease at the coordination service, and a live leader is not replaced
  * (common/cluster/node/lead.c). But the line to that service may work while those to the other
@@ -61,7 +61,9 @@ static void pass_on(const struct replica_of *r, uint64_t term, bool opened)
     }
     if (opened)
         return;
-    to = lead_pass(r->rs->lead, r->shard);
+    to = lead_pass(r->rs->lead, r->shard,
+                   r->node ? "no majority of the members answered the leader before"
+                           : "the leader before could not open the shard");
     if (to && r->node)
         log_warn("no majority of a shard's members answers: another one is to lead",
                  KV_U64("shard", r->shard), KV_U64("term", term), KV_CSTR("to", to));

@@ -68,8 +68,10 @@ void controller_on_called(void *cookie, const struct coord_reply *r)
         c->map_busy = false;
     } else {
         c->busy[k->shard] = false;
-        if (!r->err && r->done)
+        if (!r->err && r->done) {
             c->tried[k->shard] = k->rev;
+            lead_note_log(&k->note, k->shard);
+        }
     }
     if (r->err)
         controller_say(c, "%s", r->err->text);
@@ -372,8 +374,18 @@ static bool has_lost(const struct controller *c, const struct repl_record *r, ui
     return false;
 }
 
+/* NULL: the step names no other leader. */
+static const char *why_leader(const struct repl_record *now, const struct place_step *step)
+{
+    if (strcmp(now->leader, step->to.leader) == 0)
+        return NULL;
+    return step->kind == PLACE_LEAD
+               ? "leaders are spread evenly by load"
+               : "the leader before loses its copy: it drains, is gone, or has too many";
+}
+
 static void write_step(struct controller *c, uint32_t shard, int64_t rev,
-                       const struct place_step *step)
+                       const struct repl_record *now, const struct place_step *step)
 {
     struct coord_key fence = key_controller(str_c(c->prefix));
     struct coord_key key = key_shard(str_c(c->prefix), shard);
@@ -384,7 +396,9 @@ static void write_step(struct controller *c, uint32_t shard, int64_t rev,
     buf_init(&text, RECORD_BYTES_MAX);
     record_write(&step->to, &text);
     struct coord_change chg = { .key = key_str(&key), .value = buf_str(&text) };
-    coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called, controller_call(c, shard, rev));
+    struct control_call *k = controller_call(c, shard, rev);
+    lead_note_set(&k->note, now, &step->to, why_leader(now, step));
+    coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called, k);
     buf_deinit(&text);
 }
 
@@ -426,7 +440,7 @@ static void move_shards(struct controller *c, const struct map *m)
         if (step.kind == PLACE_LEAD)
             controller_turned(c, i);
         on_way += !on_its_way(r, m->replicas);
-        write_step(c, i, rev, &step);
+        write_step(c, i, rev, r, &step);
     }
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/control/controller.h"
 #include "common/cluster/coord/keyspace.h"
+#include "common/cluster/node/lead_note.h"
 #include "common/cluster/place/reports.h"
 
 struct known_node { /* one node */
@@ -22,6 +23,7 @@ struct control_call {
     struct controller *c;
     uint32_t shard; /* CLUSTER_SHARDS_MAX: of the map, or of many */
     int64_t rev;
+    struct lead_note note; /* of a step that names another leader */
 };
 struct control_lead {    /* leaders are made even: controller_lead.c */
     uint64_t looked_ms;  /* the last look */

@@ -26,6 +26,7 @@
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/cluster/coord/keyspace.h"
+#include "common/cluster/node/lead_note.h"
 
 #define TICK_MS      200
 #define TURN_MS      400
@@ -41,7 +42,8 @@ struct slot {               /* one shard */
     uint64_t established; /* the term to say so of; 0: none */
     uint64_t give_term;   /* the term to end by handing over; 0: none */
     char give_to[NODE_NAME_MAX + 1];
-    bool give_back; /* with the previous members */
+    bool give_back;       /* with the previous members */
+    const char *give_why; /* a constant */
     uint64_t quiet_until_ms;
     int64_t tried_rev; /* the record that was swapped: no second try before the view has moved */
     bool busy;
@@ -51,6 +53,7 @@ struct lead_call {
     struct lead *lead;
     uint32_t shard;
     int64_t rev;
+    struct lead_note note;
 };
 struct lead {
     struct lead_opts o;
@@ -79,10 +82,12 @@ static void on_swapped(void *cookie, const struct coord_reply *r)
 
     s->busy = false;
     /* Not done, or not known: the view will show it; a doubt makes it look soon. */
-    if (!r->err && r->done)
+    if (!r->err && r->done) {
         s->tried_rev = k->rev;
-    else
+        lead_note_log(&k->note, k->shard);
+    } else {
         s->quiet_until_ms = now_ms(l) + AFTER_ERR_MS;
+    }
     if (r->err || !r->done)
         view_suspect_leader(l->o.view, k->shard, UINT64_MAX - 1);
     list_del(&k->list);
@@ -90,8 +95,9 @@ static void on_swapped(void *cookie, const struct coord_reply *r)
     xfree(k);
 }
 
+/* `why`: a constant that says why `next` names another leader; NULL: it does not. */
 static void swap(struct lead *l, uint32_t shard, int64_t rev, const struct repl_record *now,
-                 const struct repl_record *next)
+                 const struct repl_record *next, const char *why)
 {
     struct coord_key key = key_shard(str_c(l->prefix), shard);
     struct coord_compare cmp[2] = { { .key = key_str(&key), .rev = rev } };
@@ -106,6 +112,7 @@ static void swap(struct lead *l, uint32_t shard, int64_t rev, const struct repl_
     k->lead = l;
     k->shard = shard;
     k->rev = rev;
+    lead_note_set(&k->note, now, next, why);
     list_add_tail(&l->calls, &k->list);
     l->calls_len++;
     l->slots[shard].busy = true;
@@ -157,7 +164,7 @@ static void take_over(struct lead *l, uint32_t shard, const struct repl_record *
     if (now_ms(l) < s->gone_since_ms + wait || (l->o.able && !l->o.able(l->o.cookie, shard)))
         return;
     record_next_leader(r, me, &next);
-    swap(l, shard, rev, r, &next);
+    swap(l, shard, rev, r, &next, "the lease of the leader before ended");
 }
 
 static void give(struct lead *l, uint32_t shard, const struct repl_record *r, int64_t rev)
@@ -172,7 +179,7 @@ static void give(struct lead *l, uint32_t shard, const struct repl_record *r, in
     }
     if (!s->give_back)
         record_next_leader(r, s->give_to, &next);
-    swap(l, shard, rev, r, &next);
+    swap(l, shard, rev, r, &next, s->give_why);
 }
 
 static void establish(struct lead *l, uint32_t shard, const struct repl_record *r, int64_t rev)
@@ -187,7 +194,7 @@ static void establish(struct lead *l, uint32_t shard, const struct repl_record *
     if (r->term < s->established) /* the view is behind */
         return;
     record_established(r, &next);
-    swap(l, shard, rev, r, &next);
+    swap(l, shard, rev, r, &next, NULL);
 }
 
 static void look(struct lead *l, uint32_t shard)
@@ -277,7 +284,7 @@ void lead_established(struct lead *l, uint32_t shard, uint64_t term)
         look(l, shard);
 }
 
-static void note_give(struct lead *l, uint32_t shard, const char *to, bool back)
+static void note_give(struct lead *l, uint32_t shard, const char *to, bool back, const char *why)
 {
     const struct repl_record *r = view_record(l->o.view, shard, NULL);
     struct slot *s = &l->slots[shard];
@@ -287,15 +294,16 @@ static void note_give(struct lead *l, uint32_t shard, const char *to, bool back)
         return;
     s->give_term = r->term;
     s->give_back = back;
+    s->give_why = why;
     memset(s->give_to, 0, sizeof(s->give_to));
     memcpy(s->give_to, to, strlen(to));
     if (member_in(l->o.member))
         look(l, shard);
 }
 
-void lead_hand_over(struct lead *l, uint32_t shard, const char *to)
+void lead_hand_over(struct lead *l, uint32_t shard, const char *to, const char *why)
 {
-    note_give(l, shard, to, false);
+    note_give(l, shard, to, false, why);
 }
 
 /* A random member of the set that lives and is not this node. */
@@ -320,13 +328,13 @@ static const struct repl_record *led(const struct lead *l, uint32_t shard)
     return r && strcmp(r->leader, member_name(l->o.member)) == 0 ? r : NULL;
 }
 
-const char *lead_pass(struct lead *l, uint32_t shard)
+const char *lead_pass(struct lead *l, uint32_t shard, const char *why)
 {
     const struct repl_record *r = led(l, shard);
     const char *to = r ? another(l, shard, r->term, &r->members) : NULL;
 
     if (to)
-        note_give(l, shard, to, false);
+        note_give(l, shard, to, false, why);
     return to;
 }
 
@@ -340,7 +348,8 @@ const char *lead_undo_member_change(struct lead *l, uint32_t shard)
         to = another(l, shard, r->term, &r->prev_members);
     if (!r || !to || !record_undo_member_change(r, to, &next))
         return NULL;
-    note_give(l, shard, to, true);
+    note_give(l, shard, to, true,
+              "no majority of the members answers, and they have just been changed: undone");
     return to;
 }
 

@@ -36,12 +36,13 @@ void lead_free(struct lead *l); /* NULL is fine */
 /* The leader of this term has committed an entry of its own. */
 void lead_established(struct lead *l, uint32_t shard, uint64_t term);
 /* Starts a new term of the shard with that leader, a member. For the current leader, or for `to`
- * itself. Once per term; dropped when another term comes first. */
-void lead_hand_over(struct lead *l, uint32_t shard, const char *to);
+ * itself. Once per term; dropped when another term comes first. `why` is a constant: once the
+ * record says so, it is logged with the new leader. */
+void lead_hand_over(struct lead *l, uint32_t shard, const char *to, const char *why);
 /* For a leader that cannot lead: hands the lead to another member that lives, chosen at random,
  * since in any fixed order two members that cannot lead may be each other's next. Returns its name,
  * valid until the view changes; NULL: this node does not lead, or no other member lives. */
-const char *lead_pass(struct lead *l, uint32_t shard);
+const char *lead_pass(struct lead *l, uint32_t shard, const char *why);
 /* For a leader that finds no majority of the members, in a term that changed them and is not
  * established: makes the previous members the members again (record_undo_member_change). They must
  * be asked in such a term in any case, so without the change there is one majority less to find.

@@ -20,13 +20,12 @@
  *   slot 37,500,003 of tenant 1, scope 2, type 3, series 0xabcdef0123456789, wid 00..0f:
  *   002faf08 00000001 00000002 023c3463 0003 abcdef0123456789 000102030405060708090a0b0c0d0e0f
  *
- * ---- fine (level 0, 1), coarse (level 2..7): sealed vectors; ru: the same of roll-ups
- * -------------
+ * ---- fine (level 0, 1), coarse (level 2..7): sealed vectors; ru: the same of roll-ups ---------
  *
  *   0       1        5        9       13      15       23    27
- *   | level | bucket | tenant | scope | ptype | series | t   |      bucket = t /
- * LEVELS[level].bucket
- *     u8      u32      u32      u32     u16     u64      u32        t = first slot of the node
+ *   | level | bucket | tenant | scope | ptype | series | t   |
+ *     u8      u32      u32      u32     u16     u64      u32
+ *   t = first slot of the node; bucket = t / LEVELS[level].bucket
  *
  *   value   vector (vec.h). In ru `series` is the group id (dimension u8 << 56 | ordinal u32), the
  *           value that of rollup_row.h, and a late delta has the seal entry (u32) behind t.
@@ -97,14 +96,15 @@
  *   5b tenant scope ptype                   slot u32 before which nothing is answered: floors.h
  *   5c tenant scope ptype u16               floors up to which rows were purged: as 54
  *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
- *   5e 5f                                   kept for the tree of time
+ *   5e 5f                                   reserved for the tree of time, not used
  *   60 .. 6f                                deletes: tomb.h
  *   70 71                                   documents of tenants: tenant_doc.h
  *   74 .. 77                                kept for what else tenants have
  *   78 79                                   parts in the cold tier: common/cold/manifest.h
  *   7a                                      who acts on them: common/cold/generation.h
  *   7b                                      whose their bytes are: common/cold/usage.h
- *   7c .. 7f                                kept for the cold tier
+ *   7c                                      which node acts on them: generation.h
+ *   7d .. 7f                                reserved for the cold tier, not used
  *   80                                      what was stored for whom: acks.h
  *   81 bucket u32 tenant wid                fingerprint of the push under this write id, where the
  *                                           client named it: version u8 = 1 | u64; bucket as in wid
@@ -130,9 +130,8 @@ struct key_level {
     uint32_t tl_point; /* a point of a timeline row covers this */
     uint32_t tl_chunk; /* a timeline row covers this */
 };
-/* 10 s, 1 m, 10 m, 1 h, 6 h, 1 d, 8 d, 64 d. Another level needs its widths in LEVELS (keys.c), its
- * name in retain_policy.c and compactor/builder.c, its option in ingester/base/options.c (KEEP), a
- * new FORMAT_WRITTEN, since rows of floors have a slot for each level, and TREE.md. */
+/* 10 s, 1 m, 10 m, 1 h, 6 h, 1 d, 8 d, 64 d. The number of a level is the first byte of stored
+ * keys, so another one can only be added behind the last: common/store/README.md, Recipes. */
 #define KEY_LEVELS 8
 extern const struct key_level LEVELS[KEY_LEVELS];
 

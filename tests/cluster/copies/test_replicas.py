@@ -99,13 +99,22 @@ class Load:
         return len(acked)
 
 
+def changes_of(c, shard):
+    """The lines of all nodes about new leaders of a shard, in order of time."""
+    lines = [line for n in c.nodes.values() for line in n.process.whole_log().splitlines()
+             if 'msg="a shard has a new leader"' in line and f" shard={shard} " in line]
+    return sorted(lines)
+
+
 def test_kill_leader():
     with replicated.Cluster() as c, Load(c) as load:
         rng = random.Random(SEED)
         c.wait_whole()
         time.sleep(1)
         for _ in range(KILLS):
-            victim = c.leader_of(rng.randrange(c.shards))
+            shard = rng.randrange(c.shards)
+            victim = c.leader_of(shard)
+            before = changes_of(c, shard)
             victim.process.kill()
             time.sleep(rng.uniform(0.5, 6))
             load.check()
@@ -113,6 +122,8 @@ def test_kill_leader():
             victim.process.wait_ready()
             c.wait_whole()
             load.check()
+            new = changes_of(c, shard)[len(before):]
+            assert any(f"from={victim.name} " in line and "why=" in line for line in new), (victim.name, new)
         load.stop()
         n = load.check()
         print(f"     SEED={SEED}: {n} pushes, {KILLS} kills, slowest answer {load.slowest:.1f} s")

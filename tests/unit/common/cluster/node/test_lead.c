@@ -114,11 +114,11 @@ static void node_tick(struct world *w, int i)
     if (strcmp(r->leader, n->name) != 0 || r->established)
         return;
     if (n->silent)
-        (void)lead_pass(n->lead, 0);
+        (void)lead_pass(n->lead, 0, "test");
     else if (could_lead(w, i, r))
         lead_established(n->lead, 0, r->term);
     else if (now - n->stuck_ms >= STUCK_MS && !lead_undo_member_change(n->lead, 0))
-        (void)lead_pass(n->lead, 0);
+        (void)lead_pass(n->lead, 0, "test");
 }
 
 static void on_tick(void *cookie)
