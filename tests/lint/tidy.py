@@ -3,7 +3,7 @@
 Rules: include directions (common/STYLE.md, common/README.md), libraries confined to one file,
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
-one machine or one registry, the order of folders in a room (rooms.py),
+one machine or one registry, the order of folders in a room (rooms.py), one prefix a header (prefixes.py),
 numbers of methods and layouts that agree (wire.py), citations that
 have a target (cites.py), one version (release.py), plain words (words.py).
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import cites
+import prefixes
 import release
 import rooms
 import wire
@@ -182,6 +183,7 @@ def main():
     check_copies()
     wire.check(say)
     rooms.check(say)
+    prefixes.check(say)
     cites.check(say)
     release.check(say)
     words.check(say)
