@@ -150,11 +150,12 @@ static const char *format_of(const struct import *x, const char *path)
 static int decode(const struct import *x, const char *path, const struct ingest *in,
                   struct str content, struct push *p, struct err *e)
 {
+    const struct decode_job job = { in, &x->limits, x->now_ms, p };
     const char *found;
 
     if (format_of(x, path))
-        return formats_decode(in, content, &x->limits, x->now_ms, p, e);
-    return upload_push(in, content, &x->limits, x->now_ms, p, &found, e);
+        return formats_decode(&job, content, e);
+    return upload_push(&job, content, &found, e);
 }
 
 /* --from; else the name; else the body says; else mtime. */
