@@ -229,7 +229,7 @@ int debuginfo_begin(struct debuginfo *d, const struct debuginfo_offer *offer,
                        open, DEBUGINFO_UPLOADS_MAX);
     if (d->all.len >= DEBUGINFO_ENTRIES_MAX)
         return err_set(e, ERR_RATE,
-                       "debug info of %d builds is stored, the most that one server can: lower "
+                       "debug info of %d builds is stored, the most that a server can: lower "
                        "distributor.debuginfo_tenant_bytes, so that builds which are not used any "
                        "more make room",
                        DEBUGINFO_ENTRIES_MAX);
