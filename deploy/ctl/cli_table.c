@@ -105,8 +105,8 @@ static const struct cli_option ctl_options[] = {
       "The same delete under the same id has no second effect", 0, false },
     /* ledger */
     { "reason", 0, CLI_TEXT, AT(reason), "TEXT", NULL, "Why it is accepted", 0, false },
-    { "who", 0, CLI_TEXT, AT(who), "NAME", NULL, "Who accepts it; default: the user's name", 0,
-      false },
+    { "who", 0, CLI_TEXT, AT(who), "NAME", NULL,
+      "Name of the person who accepts it; default: the user's name", 0, false },
     { "shard", 0, CLI_TEXT, AT(shard), "N", NULL, "Of this shard alone", 0, false },
     /* cluster */
     { "wait", 0, CLI_FLAG, AT(wait), NULL, NULL, "Until it is done", 0, false },

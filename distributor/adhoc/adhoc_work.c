@@ -291,7 +291,7 @@ static int decode_file(struct adhoc_job *job, struct str bytes, struct err *e)
     push_init(&push, a, l, job->seed);
     rc = ingest_parse(&raw, l, job->now_ms, a, &in, e);
     if (!rc)
-        rc = upload_push(&in, bytes, l, job->now_ms, &push, &format, e);
+        rc = upload_push(&(struct decode_job){ &in, l, job->now_ms, &push }, bytes, &format, e);
     if (!rc)
         rc = pack_push(job, &push, format, bytes.len, e);
     memcpy(job->left_out, push.drops, sizeof(job->left_out));

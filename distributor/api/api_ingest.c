@@ -31,7 +31,8 @@ static int decode(void *cookie, const struct batch_sink *sink, struct err *e)
     buf_init(&plain, (size_t)sink->limits->inflated_bytes);
     int rc = http_body_plain(c->req, &inflate, &plain, &body, e);
     if (!rc) {
-        rc = formats_decode(&c->in, body, sink->limits, sink->now_ms, push, e);
+        rc = formats_decode(&(struct decode_job){ &c->in, sink->limits, sink->now_ms, push }, body,
+                            e);
         if (rc)
             upload_hint(c->in.format, body, sink->limits, e);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenants.h: bounds the pushes in work and the rate of each tenant, so that one
- * tenant cannot take the whole server. Thread: the loop's.
+ * tenants.h: bounds the pushes in work and the rate of each tenant, so that no tenant can take the
+ * whole server. Thread: the loop's.
  */
 #ifndef DISTRIBUTOR_BASE_TENANTS_H
 #define DISTRIBUTOR_BASE_TENANTS_H

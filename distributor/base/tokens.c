@@ -26,18 +26,19 @@ struct tokens {
     VEC(struct token) all;
 };
 
-static int add(struct tokens *t, const struct conf_node *n, const char *file, bool basic,
-               struct str proof, struct str tenant, struct err *e)
+/* Adds a copy of *given, which stands at `n` in the file. */
+static int add(struct tokens *t, const struct conf_node *n, const char *file,
+               const struct token *given, struct err *e)
 {
     const struct tenancy_conf many = { .multi = true };
-    struct http_header h = { STR("X-Scope-OrgID"), tenant };
+    struct http_header h = { STR("X-Scope-OrgID"), given->tenant };
     struct http_req r = { .headers = &h, .headers_len = 1 };
-    struct token k = { .basic = basic, .proof = arena_strdup(t->arena, proof) };
+    struct token k = { .basic = given->basic, .proof = arena_strdup(t->arena, given->proof) };
     struct str clean;
     struct err why;
     size_t len;
 
-    if (!proof.len)
+    if (!given->proof.len)
         return conf_node_fail(n, file, e, "an empty token");
     if (tenant_of(&r, &many, 1, &clean, &len, &why))
         return conf_node_fail(n, file, e, "%s", why.text);
@@ -66,7 +67,8 @@ static int add_user(struct tokens *t, const struct conf_node *n, const char *fil
     buf_add_c(&plain, ':');
     buf_add_str(&plain, password);
     (void)base64_encode(buf_str(&plain), &coded);
-    int rc = add(t, n, file, true, buf_str(&coded), tenant, e);
+    const struct token user = { .basic = true, .proof = buf_str(&coded), .tenant = tenant };
+    int rc = add(t, n, file, &user, e);
     buf_deinit(&plain);
     buf_deinit(&coded);
     return rc;
@@ -86,7 +88,8 @@ static int read_all(struct tokens *t, const struct conf_node *root, const char *
         return e->code;
     for (const struct conf_node *n = tokens ? tokens->first : NULL; n; n = n->next) {
         struct str tenant = STR("");
-        if (conf_node_str(n, file, &tenant, e) || add(t, n, file, false, n->key, tenant, e))
+        if (conf_node_str(n, file, &tenant, e) ||
+            add(t, n, file, &(struct token){ .proof = n->key, .tenant = tenant }, e))
             return e->code;
     }
     for (const struct conf_node *n = users ? users->first : NULL; n; n = n->next)

@@ -80,9 +80,11 @@ static int unzip_pprof(struct str body, const struct limits *l, struct push *pus
     return rc;
 }
 
-static int decode_text(const struct ingest *in, struct str body, const struct limits *l,
-                       struct push *push, struct err *e)
+static int decode_text(const struct decode_job *job, struct str body, struct err *e)
 {
+    const struct ingest *in = job->in;
+    const struct limits *l = job->l;
+    struct push *push = job->push;
     struct kind kind = kind_of(in->name.app, in->sample_rate);
     struct str plain;
     struct buf tmp;
@@ -101,17 +103,16 @@ static int decode_text(const struct ingest *in, struct str body, const struct li
     return rc;
 }
 
-static int decode_speedscope(const struct ingest *in, struct str body, const struct limits *l,
-                             struct push *push, struct err *e)
+static int decode_speedscope(const struct decode_job *job, struct str body, struct err *e)
 {
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip(body, l, &tmp, &plain, e);
+    int rc = unzip(body, job->l, &tmp, &plain, e);
     if (!rc && jpull_check(plain, SPEEDSCOPE_DEPTH_MAX, e))
         rc = err_wrap(e, "speedscope");
     if (!rc)
-        rc = speedscope_push(plain, in, l, push, e);
+        rc = speedscope_push(plain, job->in, job->l, job->push, e);
     buf_deinit(&tmp);
     return rc;
 }
@@ -131,25 +132,27 @@ struct pprof_parts {
     bool form;                /* they are parts of one */
 };
 
-static int subtract_prev(const struct pprof *p, const struct pprof_parts *parts,
-                         const struct sample_config *config, const struct limits *l,
-                         struct push *push, const int64_t **ret_values, struct err *e)
+/* The values of p minus those of the part `prev`. */
+static int subtract_prev(const struct decode_job *job, const struct pprof *p,
+                         const struct pprof_parts *parts, const struct sample_config *config,
+                         const int64_t **ret_values, struct err *e)
 {
     bool cumulative[PPROF_TYPES_MAX];
     struct pprof prev = { 0 };
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip_pprof(parts->prev, l, push, &tmp, &plain, e);
+    int rc = unzip_pprof(parts->prev, job->l, job->push, &tmp, &plain, e);
     if (!rc)
-        rc = pprof_parse(&prev, plain, l, e);
+        rc = pprof_parse(&prev, plain, job->l, e);
     if (rc && parts->form)
         rc = part_wrong("prev_profile", WANT_PPROF, e);
     else if (rc)
         rc = err_wrap(e, "prev_profile");
     if (!rc) {
+        const struct pprof_earlier earlier = { &prev, cumulative };
         mark_cumulative(p, config, cumulative);
-        rc = pprof_subtract(p, &prev, cumulative, l, push, ret_values, e);
+        rc = pprof_subtract(p, &earlier, job->l, job->push, ret_values, e);
         if (rc)
             rc = err_wrap(e, "prev_profile");
     }
@@ -158,50 +161,48 @@ static int subtract_prev(const struct pprof *p, const struct pprof_parts *parts,
     return rc;
 }
 
-static int decode_pprof(const struct ingest *in, const struct pprof_parts *parts,
-                        const struct sample_config *config, const struct limits *l, int64_t now_ms,
-                        struct push *push, struct err *e)
+static int decode_pprof(const struct decode_job *job, const struct pprof_parts *parts,
+                        const struct sample_config *config, struct err *e)
 {
     const int64_t *values = NULL;
     struct pprof p = { 0 };
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip_pprof(parts->profile, l, push, &tmp, &plain, e);
+    int rc = unzip_pprof(parts->profile, job->l, job->push, &tmp, &plain, e);
     if (!rc)
-        rc = pprof_parse(&p, plain, l, e);
+        rc = pprof_parse(&p, plain, job->l, e);
     if (rc && parts->form)
         rc = part_wrong("profile", WANT_PPROF, e);
     for (size_t i = 0; !rc && config->file_addresses && i < p.mappings.len; i++)
         p.mappings.ptr[i].start = p.mappings.ptr[i].limit = 0; /* nothing is within that */
     if (!rc)
-        rc = push_time(push, p.time_ns, p.duration_ns, now_ms, e);
+        rc = push_time(job->push, p.time_ns, p.duration_ns, job->now_ms, e);
     if (!rc && parts->prev.len)
-        rc = subtract_prev(&p, parts, config, l, push, &values, e);
+        rc = subtract_prev(job, &p, parts, config, &values, e);
     if (!rc)
-        rc = push_base(push, in, in->name.app, l, e);
+        rc = push_base(job->push, job->in, job->in->name.app, job->l, e);
     if (!rc)
-        rc = pprof_push(&p, in, config, values, l, push, e);
+        rc = pprof_push(job, &p, config, values, e);
     pprof_deinit(&p);
     buf_deinit(&tmp);
     return rc;
 }
 
-int formats_pprof(const struct ingest *in, struct str body, const struct sample_config *config,
-                  const struct limits *l, int64_t now_ms, struct push *push, struct err *e)
+int formats_pprof(const struct decode_job *job, struct str body, const struct sample_config *config,
+                  struct err *e)
 {
     const struct pprof_parts parts = { .profile = body };
 
-    return decode_pprof(in, &parts, config, l, now_ms, push, e);
+    return decode_pprof(job, &parts, config, e);
 }
 
-int formats_pprof_since(const struct ingest *in, struct str body, struct str prev,
-                        const struct sample_config *config, const struct limits *l, int64_t now_ms,
-                        struct push *push, struct err *e)
+int formats_pprof_since(const struct decode_job *job, struct str body, struct str prev,
+                        const struct sample_config *config, struct err *e)
 {
     const struct pprof_parts parts = { .profile = body, .prev = prev };
 
-    return decode_pprof(in, &parts, config, l, now_ms, push, e);
+    return decode_pprof(job, &parts, config, e);
 }
 
 static int check_encoding(const struct multipart_part *part, struct err *e)
@@ -217,9 +218,10 @@ static int check_encoding(const struct multipart_part *part, struct err *e)
                    STR_ARG(part->name), STR_ARG(part->encoding));
 }
 
-static int decode_multipart(const struct ingest *in, struct str body, const struct limits *l,
-                            int64_t now_ms, struct push *push, struct err *e)
+static int decode_multipart(const struct decode_job *job, struct str body, struct err *e)
 {
+    const struct ingest *in = job->in;
+    struct push *push = job->push;
     struct multipart *m = ARENA_NEW(push->arena, struct multipart);
     const struct multipart_part *profile, *prev, *conf;
     struct sample_config config = { 0 };
@@ -238,42 +240,42 @@ static int decode_multipart(const struct ingest *in, struct str body, const stru
     if (conf && sample_config_parse(conf->content, push->arena, &config, e))
         return part_wrong("sample_type_config", "a JSON object by sample type", e);
     if (profile->content.len == 0)
-        return push_base(push, in, in->name.app, l, e); /* agents send that when nothing ran */
+        return push_base(push, in, in->name.app, job->l, e); /* agents send that when nothing ran */
     const struct pprof_parts form = { profile->content, prev ? prev->content : STR_NULL, true };
-    return decode_pprof(in, &form, &config, l, now_ms, push, e);
+    return decode_pprof(job, &form, &config, e);
 }
 
-static int decode_jfr_parts(const struct ingest *in, struct str recording, struct str labels,
-                            const struct limits *l, int64_t now_ms, struct push *push,
+static int decode_jfr_parts(const struct decode_job *job, struct str recording, struct str labels,
                             struct err *e)
 {
     struct str plain, plain_labels;
     struct buf tmp, tmp_labels;
 
-    int rc = unzip(recording, l, &tmp, &plain, e);
+    int rc = unzip(recording, job->l, &tmp, &plain, e);
     if (rc) {
         buf_deinit(&tmp);
         return err_wrap(e, "jfr");
     }
-    rc = unzip(labels, l, &tmp_labels, &plain_labels, e);
+    rc = unzip(labels, job->l, &tmp_labels, &plain_labels, e);
     if (rc)
         rc = err_wrap(e, "labels");
     else
-        rc = jfr_push(plain, plain_labels, in, l, now_ms, push, e);
+        rc = jfr_push(job, plain, plain_labels, e);
     buf_deinit(&tmp);
     buf_deinit(&tmp_labels);
     return rc;
 }
 
 /* The recording itself, or a form of it and the labels of its contexts. */
-static int decode_jfr(const struct ingest *in, struct str body, const struct limits *l,
-                      int64_t now_ms, struct push *push, struct err *e)
+static int decode_jfr(const struct decode_job *job, struct str body, struct err *e)
 {
+    const struct ingest *in = job->in;
+    struct push *push = job->push;
     const struct multipart_part *jfr, *labels;
     struct multipart *m;
 
     if (!is_multipart(in))
-        return decode_jfr_parts(in, body, STR_NULL, l, now_ms, push, e);
+        return decode_jfr_parts(job, body, STR_NULL, e);
     m = ARENA_NEW(push->arena, struct multipart);
     if (!m)
         return push_full(push, e);
@@ -283,35 +285,33 @@ static int decode_jfr(const struct ingest *in, struct str body, const struct lim
         return e->code;
     if (check_encoding(jfr, e) || (labels && check_encoding(labels, e)))
         return e->code;
-    return decode_jfr_parts(in, jfr->content, labels ? labels->content : STR_NULL, l, now_ms, push,
-                            e);
+    return decode_jfr_parts(job, jfr->content, labels ? labels->content : STR_NULL, e);
 }
 
-int formats_decode(const struct ingest *in, struct str body, const struct limits *l, int64_t now_ms,
-                   struct push *push, struct err *e)
+int formats_decode(const struct decode_job *job, struct str body, struct err *e)
 {
     const struct sample_config none = { 0 };
 
-    if (check_no_form(in, body, e))
+    if (check_no_form(job->in, body, e))
         return e->code;
-    switch (in->format) {
+    switch (job->in->format) {
     case FORMAT_GROUPS:
     case FORMAT_LINES:
     case FORMAT_TRIE:
     case FORMAT_TREE:
-        return decode_text(in, body, l, push, e);
+        return decode_text(job, body, e);
     case FORMAT_PPROF:
-        return formats_pprof(in, body, &none, l, now_ms, push, e);
+        return formats_pprof(job, body, &none, e);
     case FORMAT_MULTIPART:
-        return decode_multipart(in, body, l, now_ms, push, e);
+        return decode_multipart(job, body, e);
     case FORMAT_SPEEDSCOPE:
-        return decode_speedscope(in, body, l, push, e);
+        return decode_speedscope(job, body, e);
     case FORMAT_JFR:
-        return decode_jfr(in, body, l, now_ms, push, e);
+        return decode_jfr(job, body, e);
     case FORMATS_LEN:
         break;
     }
-    return err_set(e, ERR_INTERNAL, "format %d does not exist", (int)in->format);
+    return err_set(e, ERR_INTERNAL, "format %d does not exist", (int)job->in->format);
 }
 
 void formats_identity(const struct ingest *in, struct str body, struct arena *a,

@@ -9,21 +9,18 @@
 #include "distributor/formats/push.h"
 #include "distributor/formats/sample_config.h"
 
-/* `body` without its HTTP coding; one layer of gzip is taken off here. `push` is initialised
- * (push_init) and keeps nothing of the body. No series is a valid outcome. ERR_INPUT for what
- * cannot be decoded, ERR_LIMIT over a limit. Pure: any thread. */
-NODISCARD int formats_decode(const struct ingest *in, struct str body, const struct limits *l,
-                             int64_t now_ms, struct push *push, struct err *e);
+/* Decodes `body` as job->in->format. `body` is without its HTTP coding; one layer of gzip is taken
+ * off here. No series is a valid outcome. ERR_INPUT: the body cannot be decoded; ERR_LIMIT: it is
+ * over a limit. Pure: any thread. */
+NODISCARD int formats_decode(const struct decode_job *job, struct str body, struct err *e);
 
-/* One pprof, gzip'd or not, of a protocol that says itself what it is called. */
-NODISCARD int formats_pprof(const struct ingest *in, struct str body,
-                            const struct sample_config *config, const struct limits *l,
-                            int64_t now_ms, struct push *push, struct err *e);
+/* Decodes one pprof, gzip'd or not, of a protocol that says itself what it is called. */
+NODISCARD int formats_pprof(const struct decode_job *job, struct str body,
+                            const struct sample_config *config, struct err *e);
 /* The same less the values of `prev`, for types that count since the start of the process; `prev`
  * empty: nothing is subtracted. */
-NODISCARD int formats_pprof_since(const struct ingest *in, struct str body, struct str prev,
-                                  const struct sample_config *config, const struct limits *l,
-                                  int64_t now_ms, struct push *push, struct err *e);
+NODISCARD int formats_pprof_since(const struct decode_job *job, struct str body, struct str prev,
+                                  const struct sample_config *config, struct err *e);
 
 /* The bytes of the body that a retry repeats: all of it, or of a multipart body the contents of the
  * parts, since each request has another boundary. Calls add(cookie, bytes) for each. */

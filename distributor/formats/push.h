@@ -94,6 +94,15 @@ struct push {
     uint64_t drops[PUSH_DROPS];
 };
 
+/* One body to decode: how it was sent, what it may cost, and where its series go. Everything is
+ * borrowed for the call. */
+struct decode_job {
+    const struct ingest *in; /* the parsed request */
+    const struct limits *l;
+    int64_t now_ms;    /* Unix time, for checks of the times that a body says */
+    struct push *push; /* initialised (push_init); gets the series, keeps nothing of the body */
+};
+
 /* The arena and the stacks share limits->decode_bytes: push_stacks_full says which was hit. */
 void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed);
 void push_deinit(struct push *p);

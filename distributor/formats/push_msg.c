@@ -389,7 +389,8 @@ static int push_one(struct decode *d, const struct push_msg_profile *p, struct a
     push = sink->begin(sink->cookie, &in, e);
     if (!push)
         return e->code;
-    if (formats_pprof(&in, plain, &config, sink->limits, sink->now_ms, push, &why)) {
+    const struct decode_job job = { &in, sink->limits, sink->now_ms, push };
+    if (formats_pprof(&job, plain, &config, &why)) {
         sink->reject(sink->cookie, push, 1, &why);
         return 0;
     }

@@ -244,19 +244,20 @@ static int set_time(const struct pushing *s, const struct otlp_profile *p, struc
     return push_time(push, (int64_t)from, length, s->sink->now_ms, e);
 }
 
-static int fill(struct pushing *s, const struct otlp_profile *p, const struct ingest *in,
-                const uint32_t *samples, size_t n, struct push *push, struct err *e)
+static int fill(struct pushing *s, const struct ingest *in, const struct otlp_samples *samples,
+                struct push *push, struct err *e)
 {
     const struct limits *l = s->sink->limits;
     struct pprof_names names = { 0 };
     struct pprof_walked walked = { 0 };
-    uint64_t scale = name_types(s->o, p, &names);
+    uint64_t scale = name_types(s->o, samples->p, &names);
 
-    if (set_time(s, p, push, e) || push_base(push, in, in->name.app, l, e))
+    if (set_time(s, samples->p, push, e) || push_base(push, in, in->name.app, l, e))
         return e->code;
-    int rc = otlp_walk(&s->walk, p, samples, n, scale, push, &walked, e);
-    if (!rc && n > 0 && push->drops[DROP_VALUE_COUNT] == n)
-        rc = err_set(e, ERR_INPUT, "otlp: none of its %zu samples has a value or a time", n);
+    int rc = otlp_walk(&s->walk, samples, scale, push, &walked, e);
+    if (!rc && samples->n > 0 && push->drops[DROP_VALUE_COUNT] == samples->n)
+        rc = err_set(e, ERR_INPUT, "otlp: none of its %zu samples has a value or a time",
+                     samples->n);
     if (!rc)
         rc = pprof_add(&s->walk.labels, &names, l, &walked, push, e);
     pprof_walked_deinit(&walked);
@@ -265,28 +266,27 @@ static int fill(struct pushing *s, const struct otlp_profile *p, const struct in
 
 /* What the pushes of a profile share. */
 struct shared {
-    struct ingest in; /* without a service */
-    struct str service, identity, id;
-    uint64_t left_out;
+    struct otlp_base base;
+    struct str identity, id;
 };
 
 /* The samples of one service. */
-static int push_service(struct pushing *s, const struct otlp_profile *p, const struct shared *of,
-                        const struct ingest *in, const uint32_t *samples, size_t n, struct err *e)
+static int push_service(struct pushing *s, const struct shared *of, const struct ingest *in,
+                        const struct otlp_samples *samples, struct err *e)
 {
     struct err why;
     struct push *push = s->sink->begin(s->sink->cookie, in, e);
 
     if (!push)
         return e->code;
-    if (fill(s, p, in, samples, n, push, &why)) {
+    if (fill(s, in, samples, push, &why)) {
         s->sink->reject(s->sink->cookie, push, 1, &why);
         if (!s->walk.over)
             return 0;
         *e = why;
         return e->code;
     }
-    push->drops[DROP_LABEL] += of->left_out;
+    push->drops[DROP_LABEL] += of->base.left_out;
     return s->sink->end(s->sink->cookie, push, of->identity, of->id, e);
 }
 
@@ -310,23 +310,22 @@ static int push_profile(struct pushing *s, size_t at, struct err *e)
     if (p->types.len == 0)
         return no_type(s, at);
     arena_reset(s->scratch);
-    if (otlp_base_labels(&s->texts, p, l, s->scratch, &of.in.name.labels, &of.service, &of.left_out,
-                         e))
+    if (otlp_base_labels(&s->texts, p, l, s->scratch, &of.base, e))
         return e->code;
     if (!order_samples(s, p, &starts))
         return err_set(e, ERR_LIMIT, "otlp: the attributes of a profile take too much memory");
     identify(s, p, &of.identity, &of.id);
     for (size_t i = 0; i < s->services.names.len && !rc; i++) {
         uint32_t n = starts[i + 1] - starts[i];
-        struct str name = i == 0 ? of.service : s->services.names.ptr[i];
+        struct str name = i == 0 ? of.base.service : s->services.names.ptr[i];
         struct ingest *in;
         if (n == 0 && (i > 0 || p->samples.len > 0))
             continue;
         if (!(in = ARENA_NEW(s->scratch, struct ingest)))
             return err_set(e, ERR_LIMIT, "otlp: the services of a profile take too much memory");
-        *in = of.in;
+        in->name.labels = of.base.labels;
         in->name.app = otlp_clean(str_sub(name, 0, (size_t)l->label_value_bytes), s->scratch);
-        rc = push_service(s, p, &of, in, s->order.ptr + starts[i], n, e);
+        rc = push_service(s, &of, in, &(struct otlp_samples){ p, s->order.ptr + starts[i], n }, e);
     }
     return rc;
 }

@@ -19,7 +19,7 @@
 #include "distributor/otlp/otlp_model.h"
 
 #define LOOK_MAX 256 /* attributes of a resource, scope or profile that are looked at */
-#define OWN_MAX  2   /* labels that every push gets besides */
+#define OWN_MAX  2   /* labels that every push gets in addition */
 #define UNKNOWN  "unknown_service"
 
 int otlp_texts_init(struct otlp_texts *t, struct otlp *o, struct err *e)
@@ -187,15 +187,14 @@ static bool add_range(struct basing *b, struct otlp_range r)
 }
 
 int otlp_base_labels(struct otlp_texts *t, const struct otlp_profile *p, const struct limits *l,
-                     struct arena *a, struct labels *ret, struct str *ret_service,
-                     uint64_t *ret_left_out, struct err *e)
+                     struct arena *a, struct otlp_base *ret, struct err *e)
 {
-    struct basing b = { .t = t, .l = l, .a = a, .labels = ret, .e = e };
+    struct otlp_base out = { 0 };
+    struct basing b = { .t = t, .l = l, .a = a, .labels = &out.labels, .e = e };
     const struct otlp_scope *scope = &t->o->scopes.ptr[p->scope];
     struct str unknown = STR(UNKNOWN ":");
     char *joined;
 
-    *ret = (struct labels){ 0 };
     if (!add_range(&b, scope->resource) || !add_range(&b, scope->scope))
         return e->code;
     for (uint32_t i = 0; i < MIN(p->attrs.len, LOOK_MAX); i++) {
@@ -204,16 +203,17 @@ int otlp_base_labels(struct otlp_texts *t, const struct otlp_profile *p, const s
         if (text && !add_label(&b, text))
             return e->code;
     }
-    *ret_left_out = b.left_out;
-    *ret_service = b.service.len ? b.service : b.service_plain;
-    if (ret_service->len)
-        *ret_service = otlp_clean(*ret_service, a);
+    out.left_out = b.left_out;
+    out.service = b.service.len ? b.service : b.service_plain;
+    if (out.service.len)
+        out.service = otlp_clean(out.service, a);
     else if (b.executable.len && (joined = arena_alloc(a, unknown.len + b.executable.len))) {
         memcpy(joined, unknown.ptr, unknown.len);
         memcpy(joined + unknown.len, b.executable.ptr, b.executable.len);
-        *ret_service = otlp_clean(str_n(joined, unknown.len + b.executable.len), a);
+        out.service = otlp_clean(str_n(joined, unknown.len + b.executable.len), a);
     }
-    if (!ret_service->len)
-        *ret_service = STR(UNKNOWN);
+    if (!out.service.len)
+        out.service = STR(UNKNOWN);
+    *ret = out;
     return 0;
 }

@@ -13,7 +13,7 @@
 
 /* Entries of the attribute table as text, made at first use. */
 struct otlp_text {
-    struct str key, value; /* value.ptr NULL: it is no scalar */
+    struct str key, value; /* value.ptr NULL: it is not a scalar */
     bool known;
 };
 struct otlp_texts {
@@ -25,11 +25,16 @@ void otlp_texts_deinit(struct otlp_texts *t);
 /* NULL: the arena is full. */
 const struct otlp_text *otlp_text(struct otlp_texts *t, uint32_t attr);
 
-/* Labels of resource, scope and profile, the first of equal names; not service_name. What cannot be
- * a label is left out and counted. *ret_service may be "unknown_service". All in `a`. */
+/* What the series of a profile have in common; text is in the arena given to otlp_base_labels. */
+struct otlp_base {
+    struct labels labels; /* of resource, scope and profile, the first of equal names; not
+                             service_name */
+    struct str service;   /* may be "unknown_service" */
+    uint64_t left_out;    /* attributes that cannot be a label */
+};
 NODISCARD int otlp_base_labels(struct otlp_texts *t, const struct otlp_profile *p,
-                               const struct limits *l, struct arena *a, struct labels *ret,
-                               struct str *ret_service, uint64_t *ret_left_out, struct err *e);
+                               const struct limits *l, struct arena *a, struct otlp_base *ret,
+                               struct err *e);
 /* A copy that is valid UTF-8; bad bytes become '?'. */
 struct str otlp_clean(struct str s, struct arena *a);
 

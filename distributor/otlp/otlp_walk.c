@@ -469,9 +469,11 @@ static int walk_sample(struct otlp_walk *w, const struct otlp_sample *s, uint32_
     return 0;
 }
 
-int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t *samples, size_t n,
-              uint64_t scale, struct push *push, struct pprof_walked *ret, struct err *e)
+int otlp_walk(struct otlp_walk *w, const struct otlp_samples *samples, uint64_t scale,
+              struct push *push, struct pprof_walked *ret, struct err *e)
 {
+    const struct otlp_profile *p = samples->p;
+    const size_t n = samples->n;
     int rc = 0;
 
     w->epoch++;
@@ -485,7 +487,7 @@ int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t 
     paths_init(&w->paths, push, w->l);
     for (size_t i = 0; i < n && !rc; i++) {
         pool_slice();
-        rc = walk_sample(w, &w->o->samples.ptr[samples[i]], p->types.len, scale, ret, e);
+        rc = walk_sample(w, &w->o->samples.ptr[samples->at[i]], p->types.len, scale, ret, e);
     }
     paths_deinit(&w->paths);
     push->samples += n;

@@ -38,10 +38,15 @@ struct otlp_walk {
 NODISCARD int otlp_walk_init(struct otlp_walk *w, struct otlp *o, const struct limits *l,
                              struct otlp_texts *texts, struct err *e);
 void otlp_walk_deinit(struct otlp_walk *w);
-/* The samples (positions in o->samples) of profile p; values are times `scale`. ret is to be freed
- * after failure too. */
-NODISCARD int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t *samples,
-                        size_t n, uint64_t scale, struct push *push, struct pprof_walked *ret,
-                        struct err *e);
+/* Samples of one profile that go to one push. Borrowed. */
+struct otlp_samples {
+    const struct otlp_profile *p;
+    const uint32_t *at; /* n positions in o->samples */
+    size_t n;
+};
+/* Turns the samples into nodes, values and labels; values are multiplied by `scale`. The caller
+ * frees *ret after failure, too. */
+NODISCARD int otlp_walk(struct otlp_walk *w, const struct otlp_samples *samples, uint64_t scale,
+                        struct push *push, struct pprof_walked *ret, struct err *e);
 
 #endif

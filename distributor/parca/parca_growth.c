@@ -60,10 +60,16 @@ static void thin_gauges(struct push *push)
     push->series_len = kept;
 }
 
-/* One profile to a push: `plain` minus `prev`. `last`: what is before it; NULL: nothing, or gauges
- * only. Sets *ret_leaf to the leaf of its gauges. */
-static int hand_over(struct growth *g, struct str plain, struct str identity, struct str prev,
-                     const struct parca_body *last, int64_t *at_ms, struct err *e)
+/* The bytes that a push is made of. */
+struct difference {
+    struct str plain, prev; /* its values are those of `plain` minus those of `prev` */
+    struct str identity;    /* the bytes that a retry repeats */
+};
+
+/* Makes one profile a push. `last` is the profile before it; NULL: there is not any, or only gauges
+ * are stored. *at_ms is the time of the profile, and becomes that of its gauges. */
+static int hand_over(struct growth *g, const struct difference *d, const struct parca_body *last,
+                     int64_t *at_ms, struct err *e)
 {
     const struct batch_sink *sink = g->sink;
     struct ingest *in = xmemdup(g->p->in, sizeof(*in));
@@ -82,13 +88,13 @@ static int hand_over(struct growth *g, struct str plain, struct str identity, st
         rc = e->code;
     } else {
         g->turn->rows++;
-        if (formats_pprof_since(in, plain, prev, g->p->config, sink->limits, sink->now_ms, push,
-                                &why)) {
+        const struct decode_job job = { in, sink->limits, sink->now_ms, push };
+        if (formats_pprof_since(&job, d->plain, d->prev, g->p->config, &why)) {
             sink->reject(sink->cookie, push, 1, &why);
         } else {
             if (last && last->leaf == *at_ms / LEAF_MS)
                 thin_gauges(push);
-            rc = sink->end(sink->cookie, push, identity, STR_NULL, e);
+            rc = sink->end(sink->cookie, push, d->identity, STR_NULL, e);
         }
     }
     xfree(in);
@@ -104,7 +110,7 @@ static int push_since(struct growth *g, struct str plain, struct str identity,
 
     if (last && pprof_since_choose(plain, unzip_last(g, last), g->sink->limits, &prev, &why))
         prev = plain; /* decoding it again will say what is wrong */
-    return hand_over(g, plain, identity, prev, last, at_ms, e);
+    return hand_over(g, &(struct difference){ plain, prev, identity }, last, at_ms, e);
 }
 
 static bool is_same(const struct growth *g, const struct parca_body *b)

@@ -92,10 +92,12 @@ static bool take_hidden(const struct label *given, struct parca_set *s)
 }
 
 /* The labels that stay, each name once. False: the arena is full. */
-static bool take_labels(const struct label *given, size_t n, const char *drop,
-                        const struct limits *l, struct arena *a, struct parca_set *s)
+static bool take_labels(const struct labels *sent, const char *drop, const struct limits *l,
+                        struct arena *a, struct parca_set *s)
 {
-    for (size_t i = 0; i < n; i++) {
+    const struct label *given = sent->ptr;
+
+    for (size_t i = 0; i < sent->len; i++) {
         struct label label;
         if (given[i].value.len == 0 || take_hidden(&given[i], s) || in_list(drop, given[i].name))
             continue;
@@ -117,13 +119,13 @@ static bool take_labels(const struct label *given, size_t n, const char *drop,
     return true;
 }
 
-int parca_set(const struct label *given, size_t n, const char *drop, const struct limits *l,
-              struct arena *a, struct parca_set *ret, struct err *e)
+int parca_set(const struct labels *given, const char *drop, const struct limits *l, struct arena *a,
+              struct parca_set *ret, struct err *e)
 {
-    struct parca_set s = { .labels = { ARENA_ARRAY(a, struct label, n + 1), 0 } };
+    struct parca_set s = { .labels = { ARENA_ARRAY(a, struct label, given->len + 1), 0 } };
     size_t most = (size_t)l->label_names > 2 ? (size_t)l->label_names - 2 : 0;
 
-    if (!s.labels.ptr || !take_labels(given, n, drop, l, a, &s))
+    if (!s.labels.ptr || !take_labels(given, drop, l, a, &s))
         return full(a, e);
     if (s.labels.len > 1)
         qsort(s.labels.ptr, s.labels.len, sizeof(*s.labels.ptr), label_cmp);
@@ -194,7 +196,7 @@ static int add_sent(struct parca_sets *s, const struct str *values, struct err *
         copy[i] = values[i];
         given[i] = (struct label){ s->names[i], values[i] };
     }
-    if (parca_set(given, s->columns, s->drop, s->limits, s->arena, &set, e))
+    if (parca_set(&(struct labels){ given, s->columns }, s->drop, s->limits, s->arena, &set, e))
         return e->code;
     sent.set = find_set(s, &set);
     memcpy(sent.ids, set.ids, sizeof(sent.ids));

@@ -23,10 +23,10 @@ struct parca_set {
     struct exid ids[EXID_KINDS]; /* len 0: none */
     uint64_t dropped;            /* labels that cannot be stored */
 };
-/* `drop`: names, separated by commas, that are left out. ERR_LIMIT: the arena is full. */
-NODISCARD int parca_set(const struct label *given, size_t n, const char *drop,
-                        const struct limits *l, struct arena *a, struct parca_set *ret,
-                        struct err *e);
+/* Makes a set of the labels as sent, in any order. `drop`: names, separated by commas, of labels to
+ * leave out. ERR_LIMIT: the arena is full. */
+NODISCARD int parca_set(const struct labels *given, const char *drop, const struct limits *l,
+                        struct arena *a, struct parca_set *ret, struct err *e);
 
 /* The sets of one body. Those that were sent and differ may be one set in the end. */
 struct parca_sent {

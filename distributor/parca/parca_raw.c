@@ -158,7 +158,8 @@ static int push_sample(struct raw *x, const struct raw_series *s, struct str sam
     if (!push)
         return e->code;
     count_row(x);
-    if (formats_pprof(&in, plain, &config, sink->limits, sink->now_ms, push, &why)) {
+    const struct decode_job job = { &in, sink->limits, sink->now_ms, push };
+    if (formats_pprof(&job, plain, &config, &why)) {
         sink->reject(sink->cookie, push, 1, &why);
         return 0;
     }
@@ -183,7 +184,8 @@ static int push_series(struct raw *x, struct str message, struct arena *a, struc
     }
     if (got < 0)
         return malformed("series", e);
-    if (parca_set(s.given, s.len, x->o->drop_labels, x->sink->limits, a, &s.set, e))
+    const struct labels given = { s.given, s.len };
+    if (parca_set(&given, x->o->drop_labels, x->sink->limits, a, &s.set, e))
         return e->code;
     while (rd_pb(&again, &f) > 0)
         if (f.number == 2 && push_sample(x, &s, f.bytes, e))

@@ -49,11 +49,12 @@ struct parca_turn {
  * memory to remember it. */
 NODISCARD int parca_turn_enter(struct parca_turn *t, struct str key, struct parca_series **ret,
                                struct err *e);
-/* The profile to subtract: that of this request, else the last one that was stored. NULL: not
- * found, or it is too old for a profile of `at_ms`. */
+/* Returns the profile to subtract: an earlier profile of this request, else the profile that was
+ * stored last. NULL: there is no such profile, or it is too old for a profile of `at_ms`. */
 const struct parca_body *parca_turn_last(const struct parca_turn *t, struct parca_series *x,
                                          int64_t at_ms);
-/* A profile after the last one that may or may not have been stored; NULL: not found. */
+/* Returns a newer profile, of which it is not known whether it was stored; NULL: no profile is in
+ * doubt. */
 const struct parca_body *parca_turn_doubt(const struct parca_series *x);
 /* True: this request has had a profile of the series before. */
 bool parca_turn_began(const struct parca_turn *t, const struct parca_series *x);

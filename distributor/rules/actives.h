@@ -3,9 +3,9 @@
  * actives.h: how many series, or services, of a tenant were written lately, for
  * max_series_per_tenant and max_services_per_tenant.
  *
- * Two generations of half an hour: a series is active for 30 to 60 minutes after its last push. One
- * that is known passes always; a new one is refused while as many as allowed are active. Each
- * distributor counts what it sees itself. Thread: any.
+ * Two generations of half an hour: a series is active for 30 to 60 minutes after its last push. An
+ * active series always passes; a new series is refused while as many as allowed are active. Each
+ * distributor counts the series of its own pushes only. Thread: any.
  */
 #ifndef DISTRIBUTOR_RULES_ACTIVES_H
 #define DISTRIBUTOR_RULES_ACTIVES_H

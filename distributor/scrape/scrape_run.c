@@ -125,7 +125,8 @@ static int push_it(struct scrape_run *r, struct str plain, struct str prev, bool
 
     if (!push)
         return e->code;
-    if (formats_pprof_since(&in, plain, prev, &config, sink->limits, sink->now_ms, push, e))
+    const struct decode_job job = { &in, sink->limits, sink->now_ms, push };
+    if (formats_pprof_since(&job, plain, prev, &config, e))
         return e->code;
     thin_gauges(r, push, in.from_ms);
     return sink->end(sink->cookie, push, plain, STR_NULL, e);

@@ -65,9 +65,12 @@ NODISCARD int plan_targets_each(uint64_t shards, struct arena *a, struct plan_ta
     return plan_targets(shards, (size_t)shards, a, ret, e);
 }
 
-NODISCARD int plan_targets_some(const uint32_t *shards, size_t n, size_t ingesters, bool moves,
-                                struct arena *a, struct plan_targets *ret, struct err *e)
+NODISCARD int plan_targets_some(const struct plan_some *some, struct arena *a,
+                                struct plan_targets *ret, struct err *e)
 {
+    const uint32_t *shards = some->shards;
+    const size_t n = some->n, ingesters = some->ingesters;
+    const bool moves = some->moves;
     struct plan_target *targets = ARENA_ARRAY(a, struct plan_target, n);
     uint32_t *numbers = moves ? NULL : ARENA_ARRAY(a, uint32_t, n);
     size_t len = 0, put = 0;

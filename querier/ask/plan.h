@@ -33,9 +33,16 @@ NODISCARD int plan_targets(uint64_t shards, size_t ingesters, struct arena *a,
 /* Shards that move: each is a target of its own. */
 NODISCARD int plan_targets_each(uint64_t shards, struct arena *a, struct plan_targets *ret,
                                 struct err *e);
-/* Some shards, each once. Where they move, the array must live as long as the targets. */
-NODISCARD int plan_targets_some(const uint32_t *shards, size_t n, size_t ingesters, bool moves,
-                                struct arena *a, struct plan_targets *ret, struct err *e);
+/* Some shards to be asked. */
+struct plan_some {
+    const uint32_t *shards; /* borrowed; if they move, as long as the targets are used */
+    size_t n;               /* at least 1, each shard once */
+    size_t ingesters;       /* at least 1 */
+    bool moves;             /* shards move: each is a target of its own */
+};
+/* The targets that hold these shards. ERR_LIMIT: arena. */
+NODISCARD int plan_targets_some(const struct plan_some *some, struct arena *a,
+                                struct plan_targets *ret, struct err *e);
 /* If the selectors name one service by service_name="x", true and that. */
 bool plan_service(const struct selector *selectors, size_t n, struct str *ret);
 

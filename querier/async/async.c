@@ -323,8 +323,13 @@ static void announce(struct asyncs *s, const struct query *q, struct async_entry
     memcpy(x->tenant, q->tenants[0].ptr, q->tenants[0].len);
     x->tenant[q->tenants[0].len] = '\0';
     share_sweep(s->share, str_c(x->tenant), KEEP_S * 1000 + s->qr->conf->timeout_ms);
-    share_put(s->share, str_c(x->tenant), str_c(x->id), ASYNC_IN_PROGRESS, STR(""), STR(""),
-              on_announced, x);
+    share_put(s->share, &(struct share_write){ .tenant = str_c(x->tenant),
+                                               .id = str_c(x->id),
+                                               .status = ASYNC_IN_PROGRESS,
+                                               .error = STR(""),
+                                               .result = STR(""),
+                                               .done = on_announced,
+                                               .cookie = x });
 }
 
 static int detach(struct asyncs *s, struct query *q, struct err *e)
@@ -455,9 +460,12 @@ static void publish(struct async_entry *x)
 
     missing_text(&x->missing, x->notice, part);
     if (x->tenant && x->asyncs->share)
-        share_put(x->asyncs->share, str_c(x->tenant), str_c(x->id), x->status,
-                  ok ? str_c(part) : str_c(x->err.text), ok ? buf_str(&x->result) : STR(""), NULL,
-                  NULL);
+        share_put(x->asyncs->share,
+                  &(struct share_write){ .tenant = str_c(x->tenant),
+                                         .id = str_c(x->id),
+                                         .status = x->status,
+                                         .error = ok ? str_c(part) : str_c(x->err.text),
+                                         .result = ok ? buf_str(&x->result) : STR("") });
 }
 
 /* A detached query ends. */

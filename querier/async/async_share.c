@@ -117,9 +117,10 @@ static void on_done(void *cookie, struct str reply, const struct err *err)
         done(who);
 }
 
-void share_put(struct share *s, struct str tenant, struct str id, enum async_status status,
-               struct str error, struct str result, void (*done)(void *cookie), void *cookie)
+void share_put(struct share *s, const struct share_write *w)
 {
+    enum async_status status = w->status;
+    struct str error = w->error, result = w->result;
     Embertree__DocRequest r = EMBERTREE__DOC_REQUEST__INIT;
     char meta[1 + ERR_TEXT_MAX];
 
@@ -133,15 +134,15 @@ void share_put(struct share *s, struct str tenant, struct str id, enum async_sta
     if (error.len)
         memcpy(meta + 1, error.ptr, error.len);
     r.op = DOC_PUT;
-    r.id = out_str(id);
+    r.id = out_str(w->id);
     r.meta = out_str(str_n(meta, 1 + error.len));
     r.body = out_str(result);
     r.seen = status == ASYNC_IN_PROGRESS ? 0 : DOC_ANY_REVISION;
     r.docs_max = SHARE_DOCS_MAX;
     r.bytes_max = (uint64_t)SHARE_DOCS_MAX * DOC_BODY_MAX;
-    struct share_call *c = start(s, tenant, &r, on_done);
-    c->done = done;
-    c->cookie = cookie;
+    struct share_call *c = start(s, w->tenant, &r, on_done);
+    c->done = w->done;
+    c->cookie = w->cookie;
 }
 
 void share_delete(struct share *s, struct str tenant, struct str id)

@@ -21,10 +21,17 @@ struct share *share_new(struct querier *qr);
 /* Cancels calls in flight without calling their `done`. NULL is fine. */
 void share_free(struct share *s);
 
-/* "In progress" is written only if there is no document yet; the result replaces the document. done
- * (may be NULL) is called later in any case: a querier that cannot write still has the result. */
-void share_put(struct share *s, struct str tenant, struct str id, enum async_status status,
-               struct str error, struct str result, void (*done)(void *cookie), void *cookie);
+/* A state to be written; texts are borrowed for the call. */
+struct share_write {
+    struct str tenant, id;
+    enum async_status status;
+    struct str error, result;
+    void (*done)(void *cookie); /* may be NULL; called later in any case, since a querier that
+                                   cannot write still has the result */
+    void *cookie;
+};
+/* Writes "in progress" only if there is no document yet; a result replaces the document. */
+void share_put(struct share *s, const struct share_write *w);
 void share_delete(struct share *s, struct str tenant, struct str id);
 /* Deletes documents of the tenant that were not changed for keep_ms: their querier died. */
 void share_sweep(struct share *s, struct str tenant, uint64_t keep_ms);

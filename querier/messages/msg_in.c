@@ -59,6 +59,13 @@ static int set_enum(const struct msg_field *f, int64_t number, int64_t *ret, str
 
 /* ---- protobuf ---------------------------------------------------------------------------------*/
 
+/* A message to be decoded. */
+struct proto_in {
+    const struct msg_desc *d;
+    struct str message;
+    unsigned depth; /* of nesting, 0 at the root */
+    struct arena *a;
+};
 /* Fields seen in a message, by their place in the table. */
 struct counts {
     size_t n[FIELDS_MAX];
@@ -209,16 +216,16 @@ static int add_packed(const struct msg_field *f, const struct pb_field *in, stru
 }
 
 /* All bytes of a message that is sent in pieces. */
-static int gather(const struct msg_desc *d, const struct msg_field *f, struct str message,
-                  size_t bytes, struct arena *a, struct str *ret, struct err *e)
+static int gather(const struct proto_in *x, const struct msg_field *f, size_t bytes,
+                  struct str *ret, struct err *e)
 {
-    struct rd r = rd_of(message);
+    struct rd r = rd_of(x->message);
     struct pb_field in;
     size_t len = 0;
-    char *p = arena_alloc(a, bytes + 1);
+    char *p = arena_alloc(x->a, bytes + 1);
 
     if (!p)
-        return no_room(d, e);
+        return no_room(x->d, e);
     while (rd_pb(&r, &in) > 0)
         if (in.number == f->number && in.wire == 2) {
             memcpy(p + len, in.bytes.ptr, in.bytes.len);
@@ -230,33 +237,31 @@ static int gather(const struct msg_desc *d, const struct msg_field *f, struct st
 }
 
 /* Single messages, each decoded once. */
-static int make_messages(const struct msg_desc *d, struct str message, const struct counts *c,
-                         unsigned depth, struct arena *a, void *ret, struct err *e)
+static int make_messages(const struct proto_in *x, const struct counts *c, void *ret, struct err *e)
 {
-    for (size_t i = 0; i < d->len; i++) {
-        const struct msg_field *f = &d->fields[i];
+    for (size_t i = 0; i < x->d->len; i++) {
+        const struct msg_field *f = &x->d->fields[i];
         struct str whole;
         if (f->max || f->kind != MSG_MSG || !c->n[i])
             continue;
-        void *sub = arena_calloc(a, 1, f->desc->size);
+        void *sub = arena_calloc(x->a, 1, f->desc->size);
         if (!sub)
-            return no_room(d, e);
-        if (gather(d, f, message, c->bytes[i], a, &whole, e) ||
-            proto_message(f->desc, whole, depth + 1, a, sub, e))
+            return no_room(x->d, e);
+        if (gather(x, f, c->bytes[i], &whole, e) ||
+            proto_message(f->desc, whole, x->depth + 1, x->a, sub, e))
             return e->code;
         memcpy(at(ret, f->at), &sub, sizeof(sub));
     }
     return 0;
 }
 
-static int fill_fields(const struct msg_desc *d, struct str message, unsigned depth,
-                       struct arena *a, void *ret, struct err *e)
+static int fill_fields(const struct proto_in *x, void *ret, struct err *e)
 {
-    struct rd r = rd_of(message);
+    struct rd r = rd_of(x->message);
     struct pb_field in;
 
     while (rd_pb(&r, &in) > 0) {
-        const struct msg_field *f = find(d, in.number);
+        const struct msg_field *f = find(x->d, in.number);
         struct msg_list *l = f && f->max ? at(ret, f->at) : NULL;
         int code = 0;
         if (!f)
@@ -266,7 +271,7 @@ static int fill_fields(const struct msg_desc *d, struct str message, unsigned de
         else if (in.wire != wire_of(f->kind))
             continue;
         else if (l)
-            code = add_item(f, &in, depth, a, l, e);
+            code = add_item(f, &in, x->depth, x->a, l, e);
         else if (f->kind != MSG_MSG)
             code = set_scalar(f, &in, at(ret, f->at), e);
         if (code)
@@ -278,13 +283,13 @@ static int fill_fields(const struct msg_desc *d, struct str message, unsigned de
 static int proto_message(const struct msg_desc *d, struct str message, unsigned depth,
                          struct arena *a, void *ret, struct err *e)
 {
+    const struct proto_in x = { d, message, depth, a };
     struct counts c = { 0 };
 
     CHECK(depth < DEPTH_MAX && d->len <= FIELDS_MAX);
     memset(ret, 0, d->size);
     return count_fields(d, message, &c, e) || make_lists(d, &c, a, ret, e) ||
-                   make_messages(d, message, &c, depth, a, ret, e) ||
-                   fill_fields(d, message, depth, a, ret, e)
+                   make_messages(&x, &c, ret, e) || fill_fields(&x, ret, e)
                ? e->code
                : 0;
 }

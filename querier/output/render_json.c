@@ -22,8 +22,8 @@ static int ask_timelines(struct query *q, const struct render *r, const struct w
     struct wire_timeline tl = { .grid = r->timeline.grid, .spread = !r->average };
 
     if (r->side.ids.kinds)
-        return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids, tl.grid,
-                                (struct exm_site){ 0 }, e);
+        return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids,
+                                &(struct exm_timeline){ .grid = tl.grid }, e);
     if (query_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &tl, e))
         return e->code;
     tl.group_by = &r->group_by;

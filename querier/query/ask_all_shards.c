@@ -14,23 +14,23 @@ static void free_cb(void *a, void *p)
     (void)p;
 }
 
-int ask_all(struct query *q, enum rpc_method method, ProtobufCMessage *m, uint32_t **shards,
-            size_t *shards_len, size_t bytes_max, struct err *e)
+int ask_all(struct query *q, enum rpc_method method, const struct ask_all_message *ask,
+            struct err *e)
 {
     for (size_t i = 0; i < q->targets.len; i++) {
         const struct plan_target *t = &q->targets.ptr[i];
         struct fanout_call c = { .ingester = t->ingester, .method = method };
 
-        *shards = (uint32_t *)(uintptr_t)t->shards;
-        *shards_len = t->shards_len;
-        size_t size = protobuf_c_message_get_packed_size(m);
-        if (size > bytes_max)
-            return err_set(e, ERR_LIMIT, "the query has over %zu bytes", bytes_max);
+        *ask->shards = (uint32_t *)(uintptr_t)t->shards;
+        *ask->shards_len = t->shards_len;
+        size_t size = protobuf_c_message_get_packed_size(ask->m);
+        if (size > ask->bytes_max)
+            return err_set(e, ERR_LIMIT, "the query has over %zu bytes", ask->bytes_max);
         buf_init(&c.payload, size + 1);
         buf_init(&c.reply, 0);
         char *p = buf_room(&c.payload, size + 1);
         CHECK(p);
-        c.payload.len += protobuf_c_message_pack(m, (uint8_t *)(void *)p);
+        c.payload.len += protobuf_c_message_pack(ask->m, (uint8_t *)(void *)p);
         vec_push(&q->calls, c);
     }
     return 0;

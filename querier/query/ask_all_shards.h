@@ -12,10 +12,16 @@
 
 #define ASK_ALL_SHARDS_COST 16 /* memory of a decoded answer : its bytes, mostly */
 
-/* Queues message m for each target, whose shards go to *shards and *shards_len, fields of m.
- * ERR_LIMIT: it is larger than bytes_max. */
-NODISCARD int ask_all(struct query *q, enum rpc_method method, ProtobufCMessage *m,
-                      uint32_t **shards, size_t *shards_len, size_t bytes_max, struct err *e);
+/* A message that all targets get, each with its own shards. Borrowed for the call. */
+struct ask_all_message {
+    ProtobufCMessage *m;
+    uint32_t **shards; /* this and the next are fields of m, and are set for each target */
+    size_t *shards_len;
+    size_t bytes_max; /* of the packed message */
+};
+/* Queues the message for each target. ERR_LIMIT: it is larger than bytes_max. */
+NODISCARD int ask_all(struct query *q, enum rpc_method method, const struct ask_all_message *ask,
+                      struct err *e);
 /* The answer of a call without error, in q->data; takes `cost` bytes of memory. NULL with *e. */
 const void *ask_all_shards_answer(struct query *q, const struct fanout_call *c,
                                   const ProtobufCMessageDescriptor *what, size_t cost,

@@ -73,7 +73,8 @@ static int targets_of(const struct query *q, const struct wire_query *wq, struct
     }
     if (!places)
         return err_set(e, ERR_LIMIT, "no memory in the query's arena for %zu places", n);
-    return plan_targets_some(places, n, route_targets(route), route_moves(route), q->arena, ret, e);
+    const struct plan_some some = { places, n, route_targets(route), route_moves(route) };
+    return plan_targets_some(&some, q->arena, ret, e);
 }
 
 /* What differs between the kinds of questions. */

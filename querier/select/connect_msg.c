@@ -101,9 +101,9 @@ NODISCARD int msg_begin(struct query *q, const struct json_val **ret, struct err
 }
 
 NODISCARD int msg_strings(struct query *q, const struct json_val *m, const char *key,
-                          const char *alt, const struct str **ret, size_t *ret_len, struct err *e)
+                          const struct str **ret, size_t *ret_len, struct err *e)
 {
-    const struct json_val *list = json_get(m, key, alt);
+    const struct json_val *list = json_get(m, key, NULL);
     size_t n = json_len(list);
 
     if (list && !json_is_arr(list))

@@ -31,8 +31,8 @@ NODISCARD int msg_selection(struct query *q, struct str profile_type, struct str
 
 /* Parses the body; the doc is freed with the query. Sets *ret to its root. */
 NODISCARD int msg_begin(struct query *q, const struct json_val **ret, struct err *e);
-/* A list of strings under key or alt, in the query's arena. */
+/* A list of strings under `key`, in the query's arena. */
 NODISCARD int msg_strings(struct query *q, const struct json_val *m, const char *key,
-                          const char *alt, const struct str **ret, size_t *ret_len, struct err *e);
+                          const struct str **ret, size_t *ret_len, struct err *e);
 
 #endif

@@ -172,30 +172,29 @@ NODISCARD int exm_of_msg(struct query *q, const struct v1_merge *m, bool must, s
 /* ---- questions ---- */
 
 NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
-                            const struct exm_ids *ids, const struct str *call_site,
-                            size_t call_site_len, struct err *e)
+                            const struct exm_ids *ids, struct exm_site site, struct err *e)
 {
     struct wire_exemplars x = { .what = WIRE_EXM_MERGE,
                                 .kinds = ids->kinds,
                                 .ids = ids->ids,
                                 .ids_len = ids->len,
-                                .call_site = call_site,
-                                .call_site_len = call_site_len };
+                                .call_site = site.names,
+                                .call_site_len = site.len };
 
     return ids->len ? query_ask_exemplars(q, ask, wq, x, e) : 0;
 }
 
 NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
-                               const struct exm_ids *ids, struct plan_grid grid,
-                               struct exm_site site, struct err *e)
+                               const struct exm_ids *ids, const struct exm_timeline *timeline,
+                               struct err *e)
 {
     struct wire_exemplars x = { .what = WIRE_EXM_TIMELINE,
                                 .kinds = ids->kinds,
                                 .ids = ids->ids,
                                 .ids_len = ids->len,
-                                .call_site = site.names,
-                                .call_site_len = site.len,
-                                .grid = grid };
+                                .call_site = timeline->site.names,
+                                .call_site_len = timeline->site.len,
+                                .grid = timeline->grid };
 
     return ids->len ? query_ask_exemplars(q, ask, wq, x, e) : 0;
 }
@@ -234,23 +233,23 @@ bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k)
 }
 
 NODISCARD int exm_group(const struct labels *series, const struct str *by, size_t by_len,
-                        struct arena *a, struct labels *ret, struct str *ret_key, struct err *e)
+                        struct arena *a, struct exm_group *ret, struct err *e)
 {
-    struct labels mine = { 0 };
+    struct exm_group mine = { 0 };
     struct buf key;
 
     for (size_t i = 0; i < by_len; i++) {
         struct str value = labels_get(series, by[i]);
-        if (value.len && labels_set(&mine, a, by[i], value, e))
+        if (value.len && labels_set(&mine.labels, a, by[i], value, e))
             return e->code;
     }
     buf_init(&key, MIB);
-    labels_encode(&mine, &key);
-    *ret_key = buf_ok(&key) ? arena_strdup(a, buf_str(&key)) : STR_NULL;
+    labels_encode(&mine.labels, &key);
+    mine.key = buf_ok(&key) ? arena_strdup(a, buf_str(&key)) : STR_NULL;
     buf_deinit(&key);
-    *ret = mine;
-    if (!ret_key->ptr)
+    if (!mine.key.ptr)
         return err_set(e, ERR_LIMIT, "the groups of the answer do not fit the request's memory");
+    *ret = mine;
     return 0;
 }
 

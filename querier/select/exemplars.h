@@ -27,19 +27,22 @@ NODISCARD int exm_of_msg(struct query *q, const struct v1_merge *m, bool must, s
 NODISCARD int exm_of_texts(const struct str *texts, size_t n, unsigned kinds, struct arena *a,
                            struct exm_ids *ret, struct err *e);
 
-/* The sum of their samples; replies are read as those of query_ask_merge. */
-NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
-                            const struct exm_ids *ids, const struct str *call_site,
-                            size_t call_site_len, struct err *e);
-/* Functions, root first: only what stacks that begin with them cost. */
+/* Functions, root first: only the cost of stacks that begin with them counts. */
 struct exm_site {
     const struct str *names;
     size_t len; /* 0: all stacks */
 };
+/* Asks for the sum of the samples with these ids; replies are read as those of query_ask_merge. */
+NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
+                            const struct exm_ids *ids, struct exm_site site, struct err *e);
+struct exm_timeline {
+    struct plan_grid grid;
+    struct exm_site site;
+};
 /* As query_ask_timeline, without groups. */
 NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
-                               const struct exm_ids *ids, struct plan_grid grid,
-                               struct exm_site site, struct err *e);
+                               const struct exm_ids *ids, const struct exm_timeline *timeline,
+                               struct err *e);
 /* All exemplars of some kinds, or those with some ids. Below a site, a question by kinds gives
  * those with stacks below it; a question by ids gives all of them, some with a value of 0. `more`
  * has the kinds and the limits of the list. */
@@ -51,8 +54,12 @@ NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *
 /* The point of a grid that an exemplar stands in; false: none. */
 bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k);
 /* The labels a series is grouped by, and their canonical bytes; both in the arena. */
+struct exm_group {
+    struct labels labels;
+    struct str key;
+};
 NODISCARD int exm_group(const struct labels *series, const struct str *by, size_t by_len,
-                        struct arena *a, struct labels *ret, struct str *ret_key, struct err *e);
+                        struct arena *a, struct exm_group *ret, struct err *e);
 /* types.v1.Exemplar, an item of the open list; of the labels those the answer is not grouped by. */
 void exm_put(const struct wire_exemplar *x, const struct labels *series, const struct str *by,
              size_t by_len, struct msg_out *o);

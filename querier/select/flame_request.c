@@ -157,7 +157,7 @@ NODISCARD int side_ask(struct query *q, size_t ask, const struct flame_request *
         for (size_t k = 0; k < s->types_len; k++) {
             struct wire_query wq = side_wire(s, q->tenants[i], s->types[k]);
             if (s->ids.kinds
-                    ? exm_ask_merge(q, ask, &wq, &s->ids, NULL, 0, e)
+                    ? exm_ask_merge(q, ask, &wq, &s->ids, (struct exm_site){ 0 }, e)
                     : query_ask_merge(q, ask, &wq, NULL, 0, e) || collectors_ask(q, ask, i, &wq, e))
                 return e->code;
         }

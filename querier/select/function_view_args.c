@@ -171,10 +171,11 @@ NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, s
                              .selectors = s->spec.selectors,
                              .selectors_len = s->spec.len,
                              .range = s->range };
+    const struct exm_site site = { s->call_site, s->call_site_len };
 
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++) {
         wq.tenant = q->tenants[i];
-        if (s->ids.kinds ? exm_ask_merge(q, ask, &wq, &s->ids, s->call_site, s->call_site_len, e)
+        if (s->ids.kinds ? exm_ask_merge(q, ask, &wq, &s->ids, site, e)
                          : query_ask_merge(q, ask, &wq, s->call_site, s->call_site_len, e) ||
                                collectors_ask(q, ask, i, &wq, e))
             return e->code;

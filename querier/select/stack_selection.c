@@ -66,11 +66,12 @@ NODISCARD int stack_selection_ask(struct query *q, size_t ask, const struct stac
                              .selectors = p->spec.selectors,
                              .selectors_len = p->spec.len,
                              .range = p->times.range };
+    const struct exm_site site = { p->call_site, p->call_site_len };
     int code = 0;
 
     for (size_t i = 0; i < q->tenants_len && !wq.range.empty && !code; i++) {
         wq.tenant = q->tenants[i];
-        code = p->ids.kinds ? exm_ask_merge(q, ask, &wq, &p->ids, p->call_site, p->call_site_len, e)
+        code = p->ids.kinds ? exm_ask_merge(q, ask, &wq, &p->ids, site, e)
                             : query_ask_merge(q, ask, &wq, p->call_site, p->call_site_len, e);
         if (!code && !p->ids.kinds)
             code = collectors_ask(q, ask, i, &wq, e);

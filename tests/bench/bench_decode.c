@@ -115,7 +115,7 @@ static void once(struct str gz, const struct limits *l, struct symbol_session **
         push.memory = (struct push_memory){ take_known, put_known, known };
     CHECK(ingest_parse(&raw, l, DIST_NOW_MS, a, &in, &e) == 0);
     CHECK(push_base(&push, &in, in.name.app, l, &e) == 0);
-    CHECK(pprof_push(&p, &in, &none, NULL, l, &push, &e) == 0);
+    CHECK(pprof_push(&(struct decode_job){ &in, l, DIST_NOW_MS, &push }, &p, &none, NULL, &e) == 0);
     t[3] = cpu_ns();
     push.has_identity = true;
     struct write_base base =
@@ -307,7 +307,8 @@ static void measure_jfr(const char *name, struct str body)
         t[1] = cpu_ns();
         push_init(&push, a, &l, 1);
         CHECK(ingest_parse(&raw, &l, DIST_NOW_MS, a, &in, &e) == 0);
-        CHECK(jfr_push(buf_str(&plain), STR_NULL, &in, &l, DIST_NOW_MS, &push, &e) == 0);
+        const struct decode_job job = { &in, &l, DIST_NOW_MS, &push };
+        CHECK(jfr_push(&job, buf_str(&plain), STR_NULL, &e) == 0);
         t[2] = cpu_ns();
         best(&unzip, t[1] - t[0]);
         best(&decode, t[2] - t[1]);

@@ -42,7 +42,7 @@ def methods_of_readme(say):
                     say(README, at, f"{name} has two rows")
                 told[name] = (number, at, cells)
         elif len(cells) == 4 and at > 1 and not first:
-            group = cells[0].split(", ")
+            group = cells[0].replace("`", "").split(", ")
             stem = group[0].rpartition(" ")[0]
             limits.update([group[0]] + [f"{stem} {word}".strip() for word in group[1:]])
     return told, limits

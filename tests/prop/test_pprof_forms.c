@@ -60,7 +60,7 @@ static void decode(struct service *s, struct str body, struct dist_push *d)
     if (s)
         d->push.memory = (struct push_memory){ take, put, s };
     if (ingest_parse(&raw, &l, DIST_NOW_MS, d->arena, &d->in, &e) ||
-        formats_decode(&d->in, body, &l, DIST_NOW_MS, &d->push, &e))
+        formats_decode(&(struct decode_job){ &d->in, &l, DIST_NOW_MS, &d->push }, body, &e))
         fail_msg("%s", e.text);
     if (s)
         s->known_pushes += d->push.known != NULL;

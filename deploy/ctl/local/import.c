@@ -150,11 +150,12 @@ static const char *format_of(const struct import *x, const char *path)
 static int decode(const struct import *x, const char *path, const struct ingest *in,
                   struct str content, struct push *p, struct err *e)
 {
+    const struct decode_job job = { in, &x->limits, x->now_ms, p };
     const char *found;
 
     if (format_of(x, path))
-        return formats_decode(in, content, &x->limits, x->now_ms, p, e);
-    return upload_push(in, content, &x->limits, x->now_ms, p, &found, e);
+        return formats_decode(&job, content, e);
+    return upload_push(&job, content, &found, e);
 }
 
 /* --from; else the name; else the body says; else mtime. */
@@ -192,25 +193,34 @@ static struct write_base base_of(const struct write_secret *secret, const char *
     return write_base_import(secret, str_n(&all, sizeof(all)));
 }
 
-/* The decoded file as one message behind its length. */
-static int pack_file(struct import *x, size_t i, struct push *p, const struct ingest *in,
-                     struct str content, struct buf *out, struct err *e)
+/* A file that was read and decoded. */
+struct import_decoded {
+    const struct import_file *file;
+    const struct ingest *in;
+    struct push *push;
+    struct str content; /* bytes of the file */
+};
+
+/* Appends the decoded file to *out, as one message behind its length. */
+static int pack_file(struct import *x, const struct import_decoded *d, struct buf *out,
+                     struct err *e)
 {
+    struct push *p = d->push;
     const struct write_secret none = { 0 }; /* the server puts its own ids over ours */
     struct window_accept any = { x->now_ms, YEARS_100, YEARS_100 };
     struct window w;
     struct leaves leaves;
     struct buf msg;
 
-    if (window_of(in, p, &any, &w, e))
+    if (window_of(d->in, p, &any, &w, e))
         return e->code;
-    if (!in->has_from && !p->has_time)
-        w.start_ms = w.end_ms = x->files.at.ptr[i].mtime_ms;
+    if (!d->in->has_from && !p->has_time)
+        w.start_ms = w.end_ms = d->file->mtime_ms;
     if (!leaves_of(&w, (size_t)x->limits.leaves, p->arena, &leaves))
         return push_full(p, e);
     x->first_ms = x->last_ms ? MIN(x->first_ms, w.start_ms) : w.start_ms;
     x->last_ms = MAX(x->last_ms, w.end_ms);
-    struct write_base base = base_of(&none, x->files.at.ptr[i].path, content, &w);
+    struct write_base base = base_of(&none, d->file->path, d->content, &w);
     struct packing packing = {
         .tenant = STR(""), .push = p, .leaves = &leaves, .secret = &none, .write_base = &base
     };
@@ -246,8 +256,9 @@ static int take_file(struct import *x, size_t i, struct buf *out, struct err *e)
         time_of(x, i, &in);
         rc = decode(x, path, &in, buf_str(&content), &p, e);
     }
+    const struct import_decoded d = { &x->files.at.ptr[i], &in, &p, buf_str(&content) };
     if (!rc && p.series_len)
-        rc = pack_file(x, i, &p, &in, buf_str(&content), out, e);
+        rc = pack_file(x, &d, out, e);
     push_deinit(&p);
     arena_free(a);
     buf_deinit(&content);

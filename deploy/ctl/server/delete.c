@@ -156,8 +156,9 @@ static int dry_run(struct cli *c, struct str target, struct buf *body, struct js
     return rc;
 }
 
-static int real_run(struct cli *c, const struct json_doc *dry, const struct what *w,
-                    struct str target, struct buf *body, struct json_doc **ret, struct err *e)
+/* `confirm`: what is deleted, again, so that a server refuses a request for anything else. */
+static int real_run(struct cli *c, struct str target, struct str confirm, struct buf *body,
+                    struct json_doc **ret, struct err *e)
 {
     char id[40];
     struct buf b;
@@ -165,7 +166,7 @@ static int real_run(struct cli *c, const struct json_doc *dry, const struct what
     make_id(id);
     buf_init(&b, ASK_TARGET_MAX);
     (void)buf_add_str(&b, target);
-    ask_param(&b, "confirm", c->o.all ? ask_text(json_root(dry), "tenant") : str_c(w->selector));
+    ask_param(&b, "confirm", confirm);
     ask_param(&b, "id", str_c(c->o.id ? c->o.id : id));
     int rc = post(c, buf_str(&b), body, ret, e);
     if (rc && (e->code == ERR_BUSY || e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT))
@@ -196,10 +197,12 @@ static int run(struct cli *c, struct buf *target, struct buf *body, struct err *
     } else if (!c->o.yes && !agreed(c, dry)) {
         cli_note(c, "nothing was deleted");
         code = CLI_NO;
-    } else if (real_run(c, dry, &w, buf_str(target), body, &done, e)) {
-        code = commands_fail(c, e);
     } else {
-        put_result(c, done, buf_str(body), false);
+        struct str all = ask_text(json_root(dry), "tenant");
+        if (real_run(c, buf_str(target), c->o.all ? all : str_c(w.selector), body, &done, e))
+            code = commands_fail(c, e);
+        else
+            put_result(c, done, buf_str(body), false);
     }
     json_doc_free(dry);
     json_doc_free(done);

@@ -17,9 +17,15 @@
 
 /* ---- asking ---- */
 
-/* {"matchers":[..],"start":..,"end":..} and what `more` puts into it. */
-static void put_message(const struct what *w, const char *key, const char *const *values, size_t n,
-                        struct buf *out)
+/* A field of a request: a list of texts, or the text values[0] if it is "name". */
+struct field {
+    const char *key;
+    const char *const *values;
+    size_t n;
+};
+
+/* Writes {"matchers":[..],"start":..,"end":..} with the field `more` (NULL: no more fields). */
+static void put_message(const struct what *w, const struct field *more, struct buf *out)
 {
     struct json j;
 
@@ -29,13 +35,13 @@ static void put_message(const struct what *w, const char *key, const char *const
     json_arr(&j);
     json_cstr(&j, w->selector);
     json_arr_end(&j);
-    if (key && strcmp(key, "name") == 0) {
-        json_put_cstr(&j, key, values[0]);
-    } else if (key) {
-        json_key(&j, key);
+    if (more && strcmp(more->key, "name") == 0) {
+        json_put_cstr(&j, more->key, more->values[0]);
+    } else if (more) {
+        json_key(&j, more->key);
         json_arr(&j);
-        for (size_t i = 0; i < n; i++)
-            json_cstr(&j, values[i]);
+        for (size_t i = 0; i < more->n; i++)
+            json_cstr(&j, more->values[i]);
         json_arr_end(&j);
     }
     json_put_i64(&j, "start", w->from_ms);
@@ -43,14 +49,14 @@ static void put_message(const struct what *w, const char *key, const char *const
     json_obj_end(&j);
 }
 
-static int call(struct cli *c, const char *method, const struct what *w, const char *key,
-                const char *const *values, size_t n, struct json_doc **ret, struct err *e)
+static int call(struct cli *c, const char *method, const struct what *w, const struct field *more,
+                struct json_doc **ret, struct err *e)
 {
     struct buf b;
     int rc;
 
     buf_init(&b, 64 * KIB);
-    put_message(w, key, values, n, &b);
+    put_message(w, more, &b);
     rc = ask_call(c, method, buf_str(&b), ret, e);
     buf_deinit(&b);
     return rc;
@@ -116,8 +122,8 @@ int ctl_labels(struct cli *c)
     int rc = what(c, 1, &w, &e);
 
     if (!rc)
-        rc = name ? call(c, "LabelValues", &w, "name", &name, 1, &doc, &e)
-                  : call(c, "LabelNames", &w, NULL, NULL, 0, &doc, &e);
+        rc = name ? call(c, "LabelValues", &w, &(struct field){ "name", &name, 1 }, &doc, &e)
+                  : call(c, "LabelNames", &w, NULL, &doc, &e);
     if (!rc)
         rc = put_list(c, doc, name ? "values" : "names", name, &n, &e);
     json_doc_free(doc);
@@ -234,8 +240,9 @@ int ctl_series(struct cli *c)
         rc = err_set(&e, ERR_CONFIG, "--by is too long");
     else if (!rc && c->o.by)
         memcpy(by, c->o.by, strlen(c->o.by) + 1);
+    const struct field labels = { "labelNames", names, split(by, names, BY_MAX) };
     if (!rc)
-        rc = call(c, "Series", &w, "labelNames", names, split(by, names, BY_MAX), &doc, &e);
+        rc = call(c, "Series", &w, &labels, &doc, &e);
     const struct json_val *all = rc ? NULL : json_get(json_root(doc), "labelsSet", "labels_set");
     if (!rc)
         rc = put_sets(c, all, &e);
@@ -321,7 +328,8 @@ int ctl_services(struct cli *c)
     int rc = what(c, 1, &w, &e);
 
     if (!rc)
-        rc = call(c, "Series", &w, "labelNames", names, ARRAY_LEN(names), &doc, &e);
+        rc = call(c, "Series", &w, &(struct field){ "labelNames", names, ARRAY_LEN(names) }, &doc,
+                  &e);
     if (!rc)
         rc = read_pairs(c, doc, &s, &e);
     if (!rc)
@@ -372,7 +380,8 @@ int ctl_types(struct cli *c)
     int rc = what(c, 0, &w, &e);
 
     if (!rc)
-        rc = call(c, "Series", &w, "labelNames", names, ARRAY_LEN(names), &doc, &e);
+        rc = call(c, "Series", &w, &(struct field){ "labelNames", names, ARRAY_LEN(names) }, &doc,
+                  &e);
     if (!rc)
         rc = read_pairs(c, doc, &s, &e);
     if (!rc)

@@ -16,8 +16,8 @@ NODISCARD int rebalance(struct cli *c, struct err *e);
 void rebalance_text(const struct json_val *root, struct buf *out);
 
 /* ---- for commands that wait ---- */
-/* How many shards are to be moved, and how much is to be copied for it. node: only what leaves that
- * one; NULL: everything. */
+/* Gets the number of shards that are to be moved, and the bytes that are to be copied for that.
+ * `node`: counts only shards that leave this node; NULL: all shards. */
 NODISCARD int rebalance_left(struct cli *c, const char *node, uint64_t *ret_shards,
                              uint64_t *ret_bytes, struct err *e);
 struct rebalance_wait { /* all zero: begins */

@@ -216,9 +216,11 @@ static int base_event(struct jfr *j, struct err *e)
     return kept.ptr ? labels_set(base, j->push->arena, name, kept, e) : push_full(j->push, e);
 }
 
-int jfr_push(struct str recording, struct str labels, const struct ingest *in,
-             const struct limits *l, int64_t now_ms, struct push *push, struct err *e)
+int jfr_push(const struct decode_job *job, struct str recording, struct str labels, struct err *e)
 {
+    const struct ingest *in = job->in;
+    const struct limits *l = job->l;
+    struct push *push = job->push;
     struct jfr j = { .l = l,
                      .in = in,
                      .push = push,
@@ -242,7 +244,7 @@ int jfr_push(struct str recording, struct str labels, const struct ingest *in,
     if (!rc && labels.len)
         rc = jfr_labels_read(&j, labels, e);
     if (!rc)
-        rc = read_all(&j, recording, now_ms, e);
+        rc = read_all(&j, recording, job->now_ms, e);
     if (!rc)
         rc = base_event(&j, e);
     if (!rc)

@@ -375,8 +375,9 @@ int jfr_series(struct jfr *j, struct err *e)
     if (!rc)
         rc = pprof_spans(&m.strings, &m.tags, j->push, &m.spans, e);
     if (!rc)
-        rc = pprof_groups(&m.strings, &m.tags, j->l, (size_t)j->l->series / types, j->push,
-                          &m.groups, e);
+        rc = pprof_groups(&(struct pprof_groups_args){ &m.strings, &m.tags, j->l,
+                                                       .groups_max = (size_t)j->l->series / types },
+                          j->push, &m.groups, e);
     if (!rc && (!jfr_charge(j, j->rows.len * (sizeof(*m.sorted) + sizeof(*m.series)), e)))
         rc = e->code;
     if (!rc) {

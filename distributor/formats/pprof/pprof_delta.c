@@ -223,14 +223,14 @@ static int subtract(struct delta *d, const struct pprof *prev, const struct limi
     return rc;
 }
 
-int pprof_subtract(const struct pprof *cur, const struct pprof *prev, const bool *cumulative,
+int pprof_subtract(const struct pprof *cur, const struct pprof_earlier *earlier,
                    const struct limits *l, struct push *push, const int64_t **ret_values,
                    struct err *e)
 {
-    struct delta d = { .cur = cur, .cumulative = cumulative, .push = push };
+    struct delta d = { .cur = cur, .cumulative = earlier->cumulative, .push = push };
     size_t values;
 
-    if (!same_types(cur, prev))
+    if (!same_types(cur, earlier->p))
         return err_set(e, ERR_INPUT, "prev_profile has other sample types than profile");
     if (!size_mul(cur->samples.len + 1, cur->types_len, &values))
         return push_full(push, e);
@@ -238,7 +238,7 @@ int pprof_subtract(const struct pprof *cur, const struct pprof *prev, const bool
     d.values = ARENA_ARRAY(push->arena, int64_t, values);
     if (!d.keys || !d.values)
         return push_full(push, e);
-    int rc = subtract(&d, prev, l, e);
+    int rc = subtract(&d, earlier->p, l, e);
     map_u64_deinit(&d.first);
     if (!rc)
         *ret_values = d.values;

@@ -294,22 +294,24 @@ static void merge_overflow(const struct grouping *g, uint32_t *of_sample)
     }
 }
 
-int pprof_groups(const struct pprof *p, const struct pprof_walked *w, const struct limits *l,
-                 size_t groups_max, struct push *push, struct pprof_groups *ret, struct err *e)
+int pprof_groups(const struct pprof_groups_args *args, struct push *push, struct pprof_groups *ret,
+                 struct err *e)
 {
+    const struct pprof *p = args->p;
+    const struct pprof_walked *w = args->w;
     struct pprof_groups out = { .sets = ARENA_ARRAY(push->arena, struct labels, 1), .len = 1 };
     struct grouping g = { .p = p,
                           .w = w,
-                          .l = l,
+                          .l = args->l,
                           .push = push,
                           .seed = push->stacks.seed,
-                          .groups_max = groups_max,
+                          .groups_max = args->groups_max,
                           .overflow = PPROF_NONE };
 
     if (!out.sets)
         return push_full(push, e);
     *ret = out;
-    if (w->pairs.len == 0 || groups_max < 2)
+    if (w->pairs.len == 0 || args->groups_max < 2)
         return 0; /* one group, without labels of samples */
     g.key_of_string = arena_alloc(push->arena, (p->strings.len + 1) * sizeof(uint32_t));
     out.of_sample = ARENA_ARRAY(push->arena, uint32_t, w->len + 1);

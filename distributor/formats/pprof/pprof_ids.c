@@ -32,9 +32,18 @@ static int id_twice(struct err *e, const char *what, uint64_t id)
     return err_set(e, ERR_INPUT, "pprof: two %ss have the id %" PRIu64, what, id);
 }
 
-static int ids_index(struct pprof *p, struct pprof_ids *ids, const char *what, const void *column,
-                     size_t size, size_t n, struct err *e)
+/* A column of structs that start with a uint64_t id. */
+struct id_column {
+    const char *what; /* one of its entries, for errors */
+    const void *ptr;  /* n entries of `size` bytes */
+    size_t size, n;
+};
+#define ID_COLUMN(what, v) (&(struct id_column){ what, (v)->ptr, sizeof(*(v)->ptr), (v)->len })
+
+static int ids_index(struct pprof *p, struct pprof_ids *ids, const struct id_column *column,
+                     struct err *e)
 {
+    const size_t n = column->n;
     uint64_t most = 0;
     size_t bytes;
 
@@ -42,7 +51,7 @@ static int ids_index(struct pprof *p, struct pprof_ids *ids, const char *what, c
     if (ids->sequential)
         return 0;
     for (size_t i = 0; i < n; i++)
-        most = MAX(most, id_at(column, size, i));
+        most = MAX(most, id_at(column->ptr, column->size, i));
     ids->dense_len = most < (uint64_t)n * 8 + 64 ? (size_t)most + 1 : 0;
     bytes = ids->dense_len ? ids->dense_len * sizeof(uint32_t) : n * 32;
     if (bytes > p->bytes_max - p->bytes)
@@ -56,10 +65,10 @@ static int ids_index(struct pprof *p, struct pprof_ids *ids, const char *what, c
         map_u64_reserve(&ids->map, n);
     }
     for (size_t i = 0; i < n; i++) {
-        uint64_t id = id_at(column, size, i);
+        uint64_t id = id_at(column->ptr, column->size, i);
         if (ids->dense ? ids->dense[id] != PPROF_NONE
                        : map_u64_put(&ids->map, id, (uint32_t)i) != MAP_U64_EMPTY)
-            return id_twice(e, what, id);
+            return id_twice(e, column->what, id);
         if (ids->dense)
             ids->dense[id] = (uint32_t)i;
     }
@@ -101,12 +110,9 @@ static int resolve_ids(struct pprof *p, struct err *e)
     p->function_ids.sequential = IN_ORDER(&p->functions);
     p->mapping_ids.sequential = IN_ORDER(&p->mappings);
     if (check_ids(p, e) ||
-        ids_index(p, &p->location_ids, "location", p->locations.ptr, sizeof(*p->locations.ptr),
-                  p->locations.len, e) ||
-        ids_index(p, &p->function_ids, "function", p->functions.ptr, sizeof(*p->functions.ptr),
-                  p->functions.len, e) ||
-        ids_index(p, &p->mapping_ids, "mapping", p->mappings.ptr, sizeof(*p->mappings.ptr),
-                  p->mappings.len, e))
+        ids_index(p, &p->location_ids, ID_COLUMN("location", &p->locations), e) ||
+        ids_index(p, &p->function_ids, ID_COLUMN("function", &p->functions), e) ||
+        ids_index(p, &p->mapping_ids, ID_COLUMN("mapping", &p->mappings), e))
         return e->code;
     return 0;
 }

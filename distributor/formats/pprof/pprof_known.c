@@ -543,14 +543,16 @@ static bool walk_taken(struct lookup *x, const int64_t *values, struct pprof_wal
     return true;
 }
 
-bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const struct limits *l,
-                      const int64_t *values, struct push *push, struct pprof_walked *ret)
+bool pprof_walk_known(const struct decode_job *job, const struct pprof *p, const int64_t *values,
+                      struct pprof_walked *ret)
 {
+    const struct limits *l = job->l;
+    struct push *push = job->push;
     struct lookup x = { .p = p, .l = l, .push = push, .keep = { .p = p } };
     uint64_t drops[PUSH_DROPS];
 
     *ret = (struct pprof_walked){ 0 };
-    if (!push->memory.take || push->known || joined_names(in))
+    if (!push->memory.take || push->known || joined_names(job->in))
         return false;
     x.k = push->memory.take(push->memory.cookie, push);
     if (!x.k)

@@ -2,10 +2,10 @@
  *
  * pprof_plain.h: samples in the usual form; internal to the walk by a symbol session.
  *
- * A plain sample has its values, the ids of its locations in one piece and labels that nobody
- * keeps, each in its shortest form. It is read in one go. Its ids are not decoded, only their place
- * is found: if the same bytes were seen before, the stack is known. Nothing is
- * judged here: what is not plain pprof_sample_read reads from its start.
+ * A plain sample has its values, the ids of its locations in one piece and labels that are not
+ * kept, each in its shortest form. It is read in one pass. Its ids are not decoded: the reader only
+ * finds where they are, and if the same bytes were seen before, the stack is known. No sample is
+ * refused here: pprof_sample_read reads a sample that is not plain again, from its start.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_PPROF_PLAIN_H
 #define DISTRIBUTOR_FORMATS_PPROF_PPROF_PLAIN_H
@@ -34,8 +34,8 @@ struct pprof_plain {
     int64_t sample[PPROF_PLAIN_VALUES]; /* its values */
 };
 
-/* Adds up the samples from i on as long as they are plain, of stacks that were seen before and have
- * a row, and have values that count. Returns the number of the first other sample. */
+/* Adds up the samples from i on. Stops at the first sample that is not plain, whose stack was not
+ * seen before or has no row, or whose values do not count, and returns its number. */
 size_t pprof_plain_take(struct pprof_plain *x, size_t i);
 
 #endif

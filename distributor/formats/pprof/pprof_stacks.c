@@ -356,8 +356,8 @@ int pprof_add(const struct pprof *p, struct pprof_names *names, const struct lim
 
     if (!number_twins(names, p->types_len, push->arena))
         return push_full(push, e);
-    if (pprof_spans(p, w, push, &a.spans, e) ||
-        pprof_groups(p, w, l, (size_t)l->series / p->types_len, push, &groups, e))
+    const struct pprof_groups_args args = { p, w, l, (size_t)l->series / p->types_len };
+    if (pprof_spans(p, w, push, &a.spans, e) || pprof_groups(&args, push, &groups, e))
         return e->code;
     a.added = w->added && !groups.of_sample && !a.spans.ids;
     if (!a.added && !adder_init(&a, w->len))
@@ -372,23 +372,24 @@ int pprof_add(const struct pprof *p, struct pprof_names *names, const struct lim
     return add_groups(&a, names, &groups, e);
 }
 
-int pprof_push(const struct pprof *p, const struct ingest *in, const struct sample_config *config,
-               const int64_t *values, const struct limits *l, struct push *push, struct err *e)
+int pprof_push(const struct decode_job *job, const struct pprof *p,
+               const struct sample_config *config, const int64_t *values, struct err *e)
 {
     struct pprof_names names = { 0 };
+    struct push *push = job->push;
     struct pprof_walked w;
     struct pprof grafted;
 
-    if (pprof_graft(p, l, push, &grafted))
+    if (pprof_graft(p, job->l, push, &grafted))
         p = &grafted;
     push->drops[CHANGE_STRING] += p->bad_string_refs;
     push->samples += p->samples.len;
     name_series(p, config, &names);
     int rc = 0;
-    if (!pprof_walk_known(p, in, l, values, push, &w))
-        rc = pprof_walk(p, in, l, values, push, &w, e);
+    if (!pprof_walk_known(job, p, values, &w))
+        rc = pprof_walk(job, p, values, &w, e);
     if (!rc)
-        rc = pprof_add(p, &names, l, &w, push, e);
+        rc = pprof_add(p, &names, job->l, &w, push, e);
     pprof_walked_deinit(&w);
     return rc;
 }

@@ -9,11 +9,10 @@
 #include "distributor/formats/push.h"
 #include "distributor/formats/sample_config.h"
 
-/* Adds the series of p to push, whose base must be set. `values` as for pprof_walk. Rules:
+/* Adds the series of p to job->push, whose base must be set. `values` as for pprof_walk. Rules:
  * pprof_stacks.c. */
-NODISCARD int pprof_push(const struct pprof *p, const struct ingest *in,
-                         const struct sample_config *config, const int64_t *values,
-                         const struct limits *l, struct push *push, struct err *e);
+NODISCARD int pprof_push(const struct decode_job *job, const struct pprof *p,
+                         const struct sample_config *config, const int64_t *values, struct err *e);
 
 /* A span id as a number, as some agents write it. */
 struct pprof_number {
@@ -34,17 +33,16 @@ struct pprof_walked {
     VEC(struct pprof_pair) pairs;     /* owned; the arrays above are in the arena */
     VEC(struct pprof_number) numbers; /* owned; by sample */
 };
-/* `values`, if not NULL, are used instead of those in the body: types_len per sample
- * (pprof_walk.c).
- * ret is to be freed after failure too. */
-NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limits *l,
-                         const int64_t *values, struct push *push, struct pprof_walked *ret,
-                         struct err *e);
+/* Turns the samples of p into nodes, values and labels (pprof_walk.c). `values`, if not NULL, are
+ * used instead of those in the body: types_len per sample. The caller frees *ret after failure,
+ * too. */
+NODISCARD int pprof_walk(const struct decode_job *job, const struct pprof *p, const int64_t *values,
+                         struct pprof_walked *ret, struct err *e);
 void pprof_walked_deinit(struct pprof_walked *w);
 /* The same, by the symbol session of the service (push->memory): nodes are those of push->known.
  * False: there is no session, or the profile is unusual; nothing has happened then. */
-bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const struct limits *l,
-                      const int64_t *values, struct push *push, struct pprof_walked *ret);
+bool pprof_walk_known(const struct decode_job *job, const struct pprof *p, const int64_t *values,
+                      struct pprof_walked *ret);
 
 /* What both walks share. A sample counts if it has one value per type, none below zero, and one
  * above. */
@@ -85,12 +83,16 @@ struct pprof_names {
 NODISCARD int pprof_add(const struct pprof *p, struct pprof_names *names, const struct limits *l,
                         const struct pprof_walked *w, struct push *push, struct err *e);
 
-/* The values of cur minus those of prev for the sample types marked in `cumulative`, stack by stack
- * (pprof_delta.c): types_len per sample of cur, in the arena. Differences below zero become 0 and
- * are
- * counted in push. */
-NODISCARD int pprof_subtract(const struct pprof *cur, const struct pprof *prev,
-                             const bool *cumulative, const struct limits *l, struct push *push,
-                             const int64_t **ret_values, struct err *e);
+/* An earlier profile of the same process, to be subtracted. Borrowed. */
+struct pprof_earlier {
+    const struct pprof *p;
+    const bool *cumulative; /* by sample type: it counts since the start of the process */
+};
+/* Sets *ret_values to the values of cur minus, for the cumulative sample types, those of the
+ * earlier profile, stack by stack (pprof_delta.c): types_len per sample of cur, in the arena of
+ * push. Differences below zero become 0 and are counted in push. */
+NODISCARD int pprof_subtract(const struct pprof *cur, const struct pprof_earlier *earlier,
+                             const struct limits *l, struct push *push, const int64_t **ret_values,
+                             struct err *e);
 
 #endif

@@ -611,16 +611,18 @@ void pprof_walked_deinit(struct pprof_walked *w)
     vec_free(&w->numbers);
 }
 
-int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limits *l,
-               const int64_t *values, struct push *push, struct pprof_walked *ret, struct err *e)
+int pprof_walk(const struct decode_job *job, const struct pprof *p, const int64_t *values,
+               struct pprof_walked *ret, struct err *e)
 {
+    const struct ingest *in = job->in;
+    struct push *push = job->push;
     bool pyspy = str_eqc(in->spy, "pyspy");
-    struct walk w = { .p = p, .l = l, .push = push, .keep = { .p = p } };
+    struct walk w = { .p = p, .l = job->l, .push = push, .keep = { .p = p } };
     int rc = 0;
 
     w.file_in_name = pyspy || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");
     w.absolute_file_in_name = !pyspy;
-    paths_init(&w.paths, push, l);
+    paths_init(&w.paths, push, job->l);
     if (!pprof_walked_init(push, p->samples.len, p->types_len, ret) || !walk_init(&w))
         rc = push_full(push, e);
     for (size_t i = 0; i < p->samples.len && !rc; i++) {

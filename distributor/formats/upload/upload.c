@@ -406,10 +406,13 @@ static int push_json(const struct ingest *in, struct str text, const struct limi
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static int push_plain(const struct ingest *in, struct str body, const struct limits *l,
-                      int64_t now_ms, struct push *push, const char **ret_format, struct err *e)
+static int push_plain(const struct decode_job *job, struct str body, const char **ret_format,
+                      struct err *e)
 {
-    struct ingest as = *in;
+    const struct limits *l = job->l;
+    struct push *push = job->push;
+    struct ingest as = *job->in;
+    struct decode_job found_job = *job;
     struct found f;
     int rc;
 
@@ -417,9 +420,10 @@ static int push_plain(const struct ingest *in, struct str body, const struct lim
         return e->code;
     *ret_format = f.name;
     as.format = f.format;
+    found_job.in = &as;
     switch (f.kind) {
     case KIND_INGEST:
-        rc = formats_decode(&as, body, l, now_ms, push, e);
+        rc = formats_decode(&found_job, body, e);
         if (rc == ERR_INPUT && f.guess)
             return err_wrap(e,
                             "a file of no known kind (pprof, JFR, speedscope, .cpuprofile, "
@@ -427,25 +431,25 @@ static int push_plain(const struct ingest *in, struct str body, const struct lim
                             f.name);
         return rc;
     case KIND_JSON:
-        return push_json(in, body, l, push, ret_format, e);
+        return push_json(job->in, body, l, push, ret_format, e);
     case KIND_PERF_SCRIPT:
     case KIND_AUSTIN:
         break;
     }
-    if (push_base(push, in, in->name.app, l, e))
+    if (push_base(push, job->in, job->in->name.app, l, e))
         return e->code;
     return f.kind == KIND_AUSTIN ? austin_push(body, l, push, e)
                                  : perf_script_push(body, l, push, e);
 }
 
-int upload_push(const struct ingest *in, struct str body, const struct limits *l, int64_t now_ms,
-                struct push *push, const char **ret_format, struct err *e)
+int upload_push(const struct decode_job *job, struct str body, const char **ret_format,
+                struct err *e)
 {
-    const struct inflate_limits inflate = limits_inflate(l);
+    const struct inflate_limits inflate = limits_inflate(job->l);
     struct buf tmp;
     int rc = 0;
 
-    buf_init(&tmp, (size_t)l->inflated_bytes);
+    buf_init(&tmp, (size_t)job->l->inflated_bytes);
     if (gzip_sniff(body)) {
         rc = gunzip(body, &inflate, &tmp, e);
         body = buf_str(&tmp);
@@ -453,7 +457,7 @@ int upload_push(const struct ingest *in, struct str body, const struct limits *l
             rc = err_set(e, ERR_INPUT, "gzip inside gzip: unpack the file once");
     }
     if (!rc)
-        rc = push_plain(in, body, l, now_ms, push, ret_format, e);
+        rc = push_plain(job, body, ret_format, e);
     buf_deinit(&tmp);
     return rc;
 }

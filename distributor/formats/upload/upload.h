@@ -13,10 +13,9 @@ NODISCARD int upload_sniff(struct str body, const char **ret_format, struct err 
 /* What a body was refused as another format (ERR_INPUT in *e) looks like, and how to send that, is
  * added to the error. Looks at the beginning only, below one layer of gzip. */
 void upload_hint(enum format taken, struct str body, const struct limits *l, struct err *e);
-/* One layer of gzip is taken off. `in` has the name; its format is not looked at. push is
- * initialised, keeps nothing of the body. *ret_format is static text. Pure: any thread. */
-NODISCARD int upload_push(const struct ingest *in, struct str body, const struct limits *l,
-                          int64_t now_ms, struct push *push, const char **ret_format,
+/* Finds the format of `body`, below one layer of gzip, and decodes it. job->in has the name; its
+ * format is not looked at. *ret_format is static text. Pure: any thread. */
+NODISCARD int upload_push(const struct decode_job *job, struct str body, const char **ret_format,
                           struct err *e);
 
 #endif

@@ -127,8 +127,9 @@ static int take_dictionary(struct arrow *a, const struct message *m, struct err 
                        id);
     struct arrow_dict *d = &a->dicts[at];
     uint32_t root = a->schema.dicts.ptr[at].root;
-    if (arrow_batch_read(&a->schema, root, a->schema.fields.ptr[root].end, &data, m->body,
-                         &a->budget, &chunk.batch, e))
+    const struct arrow_record record = { &a->schema, root, a->schema.fields.ptr[root].end, &data,
+                                         m->body };
+    if (arrow_batch_read(&record, &a->budget, &chunk.batch, e))
         return err_wrap(e, "dictionary %" PRId64, id);
     if (!delta) {
         d->chunks.len = 0;
@@ -159,8 +160,8 @@ int arrow_next(struct arrow *a, bool *ret_more, struct err *e)
         if (take_dictionary(a, &m, e))
             return e->code;
     }
-    if (arrow_batch_read(&a->schema, 0, a->schema.columns_end, &m.header, m.body, &a->budget,
-                         &a->batch, e))
+    const struct arrow_record record = { &a->schema, 0, a->schema.columns_end, &m.header, m.body };
+    if (arrow_batch_read(&record, &a->budget, &a->batch, e))
         return e->code;
     a->batch.id = a->messages;
     return 0;

@@ -314,12 +314,12 @@ static int take_columns(struct reader *r, uint32_t from, uint32_t to, struct arr
     return 0;
 }
 
-int arrow_batch_read(const struct arrow_schema *s, uint32_t from, uint32_t to,
-                     const struct fb_table *header, struct str body, struct arrow_budget *budget,
+int arrow_batch_read(const struct arrow_record *record, struct arrow_budget *budget,
                      struct arrow_batch *ret, struct err *e)
 {
-    struct reader r = { .s = s, .budget = budget, .body = body, .e = e };
-    struct arrow_batch b = { .first = from };
+    const struct fb_table *header = record->header;
+    struct reader r = { .s = record->s, .budget = budget, .body = record->body, .e = e };
+    struct arrow_batch b = { .first = record->from };
     int64_t rows = 0;
 
     if (fb_i64(header, 0, &rows, e) || fb_vector(header, 1, 16, &r.nodes, e) ||
@@ -329,10 +329,10 @@ int arrow_batch_read(const struct arrow_schema *s, uint32_t from, uint32_t to,
     if (rows < 0 || (uint64_t)rows > ROWS_MAX)
         return err_set(e, ERR_INPUT, "arrow batch: %" PRId64 " rows", rows);
     b.rows = (uint64_t)rows;
-    b.cols = ARENA_ARRAY(budget->arena, struct arrow_col, to - from);
+    b.cols = ARENA_ARRAY(budget->arena, struct arrow_col, record->to - record->from);
     if (!b.cols)
         return full(&r);
-    if (take_columns(&r, from, to, &b))
+    if (take_columns(&r, record->from, record->to, &b))
         return e->code;
     *ret = b;
     return 0;

@@ -37,10 +37,15 @@ struct arrow_budget {
     size_t runs;       /* walked so far */
 };
 
-/* `header` is a RecordBatch for the trees of fields [from, to), `body` what follows its metadata.
- * ERR_INPUT, ERR_LIMIT. */
-NODISCARD int arrow_batch_read(const struct arrow_schema *s, uint32_t from, uint32_t to,
-                               const struct fb_table *header, struct str body,
-                               struct arrow_budget *budget, struct arrow_batch *ret, struct err *e);
+/* A record batch as it is in the stream. Borrowed. */
+struct arrow_record {
+    const struct arrow_schema *s;
+    uint32_t from, to;             /* it has the trees of fields [from, to) */
+    const struct fb_table *header; /* a RecordBatch */
+    struct str body;               /* the bytes after its metadata */
+};
+/* Reads the buffers of a batch as columns. ERR_INPUT, ERR_LIMIT. */
+NODISCARD int arrow_batch_read(const struct arrow_record *record, struct arrow_budget *budget,
+                               struct arrow_batch *ret, struct err *e);
 
 #endif

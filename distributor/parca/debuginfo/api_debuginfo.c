@@ -65,8 +65,9 @@ static int parca_begin(struct api_debuginfo *a, struct str tenant, const struct 
     if (m->num[2] == 0 || m->num[2] > most)
         return err_set(e, ERR_INPUT, "debug info of %" PRIu64 " bytes, want 1 to %" PRIu64,
                        m->num[2], most);
-    return debuginfo_begin(a->index, tenant, m->text[1], type, m->text[3], STR(""), m->num[4] != 0,
-                           ret, e);
+    const struct debuginfo_offer offer = { tenant, m->text[1], type, .hash = m->text[3],
+                                           .force = m->num[4] != 0 };
+    return debuginfo_begin(a->index, &offer, ret, e);
 }
 
 static void parca_initiate(struct svc_call *c)

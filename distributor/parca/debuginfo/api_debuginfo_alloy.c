@@ -166,8 +166,8 @@ static void alloy_should(struct svc_call *c)
         id = file.text[1].len ? file.text[1] : file.text[2].len ? file.text[2] : file.text[3];
         enum debuginfo_type type = file.num[5] == 1 ? DEBUGINFO_EXECUTABLE : DEBUGINFO_DEBUG;
         bool yes = debuginfo_wanted(a->index, tenant, id, type, false, &why);
-        if (yes &&
-            debuginfo_begin(a->index, tenant, id, type, STR(""), file.text[4], false, &x, &e)) {
+        const struct debuginfo_offer offer = { tenant, id, type, .name = file.text[4] };
+        if (yes && debuginfo_begin(a->index, &offer, &x, &e)) {
             yes = false;
             why = e.text;
         }

@@ -212,33 +212,32 @@ static size_t uploads_of(struct debuginfo *d, struct str tenant)
     return n;
 }
 
-int debuginfo_begin(struct debuginfo *d, struct str tenant, struct str build_id,
-                    enum debuginfo_type type, struct str hash, struct str name, bool force,
+int debuginfo_begin(struct debuginfo *d, const struct debuginfo_offer *offer,
                     struct debuginfo_entry **ret, struct err *e)
 {
-    struct debuginfo_meta m = { .type = type, .started_ms = now(d) };
+    struct debuginfo_meta m = { .type = offer->type, .started_ms = now(d) };
     const char *why;
     uint64_t id;
 
-    if (debuginfo_id_check(build_id, e))
+    if (debuginfo_id_check(offer->build_id, e))
         return e->code;
-    if (!debuginfo_wanted(d, tenant, build_id, type, force, &why))
+    if (!debuginfo_wanted(d, offer->tenant, offer->build_id, offer->type, offer->force, &why))
         return err_set(e, ERR_CONFLICT, "%s", why);
-    const size_t open = uploads_of(d, tenant);
+    const size_t open = uploads_of(d, offer->tenant);
     if (open >= DEBUGINFO_UPLOADS_MAX)
         return err_set(e, ERR_RATE, "%zu uploads of debug info are under way, at most %d: wait",
                        open, DEBUGINFO_UPLOADS_MAX);
     if (d->all.len >= DEBUGINFO_ENTRIES_MAX)
         return err_set(e, ERR_RATE,
-                       "debug info of %d builds is stored, the most that one server can: lower "
+                       "debug info of %d builds is stored, the most that a server can: lower "
                        "distributor.debuginfo_tenant_bytes, so that builds which are not used any "
                        "more make room",
                        DEBUGINFO_ENTRIES_MAX);
-    set_text(m.tenant, sizeof(m.tenant), tenant);
-    set_text(m.build_id, sizeof(m.build_id), build_id);
-    set_text(m.hash, sizeof(m.hash), hash);
-    set_text(m.name, sizeof(m.name), name);
-    /* A forced one stands before the kept one until it is whole. */
+    set_text(m.tenant, sizeof(m.tenant), offer->tenant);
+    set_text(m.build_id, sizeof(m.build_id), offer->build_id);
+    set_text(m.hash, sizeof(m.hash), offer->hash);
+    set_text(m.name, sizeof(m.name), offer->name);
+    /* Until it is complete, a forced upload hides the file that is kept. */
     struct debuginfo_entry *x = add(d, &m);
     vec_push(&d->uploads, x);
     d->o.env->random(d->o.env, &id, sizeof(id));

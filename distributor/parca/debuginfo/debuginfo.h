@@ -52,10 +52,17 @@ struct debuginfo_entry *debuginfo_find(struct debuginfo *d, struct str tenant, s
 /* Is an upload wanted? The reason is for the agent. */
 bool debuginfo_wanted(struct debuginfo *d, struct str tenant, struct str build_id,
                       enum debuginfo_type type, bool force, const char **ret_why);
-/* Makes an entry, OPEN. `hash`, `name` may be cut. ERR_CONFLICT: not wanted. ERR_RATE: too many. */
-NODISCARD int debuginfo_begin(struct debuginfo *d, struct str tenant, struct str build_id,
-                              enum debuginfo_type type, struct str hash, struct str name,
-                              bool force, struct debuginfo_entry **ret, struct err *e);
+/* An upload as an agent announces it; texts are copied. */
+struct debuginfo_offer {
+    struct str tenant, build_id;
+    enum debuginfo_type type;
+    struct str hash, name; /* may be empty; are cut to the size of their fields */
+    bool force;            /* replaces a file that is kept */
+};
+/* Makes an entry, OPEN. ERR_CONFLICT: the upload is not wanted. ERR_RATE: too many uploads or
+ * files. */
+NODISCARD int debuginfo_begin(struct debuginfo *d, const struct debuginfo_offer *offer,
+                              struct debuginfo_entry **ret, struct err *e);
 /* OPEN to WRITING. `upload_id` empty: not asked for. */
 NODISCARD int debuginfo_claim(struct debuginfo_entry *x, struct str upload_id, struct err *e);
 /* Marks what has to go so that x fits, oldest unused of its tenant first; the caller removes their

@@ -72,15 +72,13 @@ static int read_request(struct query *q, struct heatmap *h, struct err *e)
 static int find_group(struct query *q, struct heatmap *h, const struct labels *series,
                       uint32_t *ret, struct err *e)
 {
-    struct labels mine;
-    struct str key;
+    struct exm_group mine;
 
-    if (exm_group(series, msg_strs(&h->asked.group_by), h->asked.group_by.len, q->arena, &mine,
-                  &key, e))
+    if (exm_group(series, msg_strs(&h->asked.group_by), h->asked.group_by.len, q->arena, &mine, e))
         return e->code;
-    *ret = (uint32_t)map_str_index(h->by_labels, key, h->groups.len);
+    *ret = (uint32_t)map_str_index(h->by_labels, mine.key, h->groups.len);
     if (*ret == h->groups.len)
-        vec_push(&h->groups, ((struct group){ .labels = mine }));
+        vec_push(&h->groups, ((struct group){ .labels = mine.labels }));
     return 0;
 }
 

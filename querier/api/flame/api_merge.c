@@ -48,7 +48,7 @@ static int read_merge(struct query *q, struct merge *g, struct err *e)
 
     if (msg_begin(q, &m, e) ||
         json_take_str(json_get(m, "appName", NULL), "appName", &r->side.query, e) ||
-        msg_strings(q, m, "profiles", NULL, &profiles, &g->profiles, e) ||
+        msg_strings(q, m, "profiles", &profiles, &g->profiles, e) ||
         json_take_str(json_get(m, "startTime", NULL), "startTime", &g->start_text, e) ||
         json_take_str(json_get(m, "endTime", NULL), "endTime", &g->end_text, e) ||
         json_take_i64(json_get(m, "maxNodes", NULL), "maxNodes", &nodes, e))

@@ -53,16 +53,15 @@ static int add_tops(struct query *q, const struct select_series *s, const struct
                     const struct wire_exm_list *l, struct tops *tops, struct err *e)
 {
     uintptr_t *groups = ARENA_ARRAY(q->data, uintptr_t, l->series_len + 1);
-    struct labels mine;
-    struct str key;
+    struct exm_group mine;
     uint32_t k;
 
     if (!groups || query_take(q, l->len * 64, e))
         return groups ? e->code : err_set(e, ERR_LIMIT, "too many series in one answer");
     for (size_t i = 0; i < l->series_len; i++) {
-        if (exm_group(&l->series[i], s->group_by, s->group_by_len, q->arena, &mine, &key, e))
+        if (exm_group(&l->series[i], s->group_by, s->group_by_len, q->arena, &mine, e))
             return e->code;
-        groups[i] = (uintptr_t)map_str_get(tops->groups, key);
+        groups[i] = (uintptr_t)map_str_get(tops->groups, mine.key);
     }
     for (size_t i = 0; i < l->len; i++) {
         const struct wire_exemplar *x = &l->items[i];
@@ -207,14 +206,13 @@ struct ones {
 static int find_group(struct query *q, const struct select_series *s, const struct labels *series,
                       struct ones *o, uint32_t *ret, struct err *e)
 {
-    struct labels mine;
-    struct str key;
+    struct exm_group mine;
 
-    if (exm_group(series, s->group_by, s->group_by_len, q->arena, &mine, &key, e))
+    if (exm_group(series, s->group_by, s->group_by_len, q->arena, &mine, e))
         return e->code;
-    *ret = (uint32_t)map_str_index(o->by_key, key, o->groups.len);
+    *ret = (uint32_t)map_str_index(o->by_key, mine.key, o->groups.len);
     if (*ret == o->groups.len)
-        vec_push(&o->groups, mine);
+        vec_push(&o->groups, mine.labels);
     return 0;
 }
 
@@ -334,7 +332,8 @@ static int ask_ids(struct query *q, const struct select_series *s, struct wire_q
 {
     if (s->group_by_len)
         return exm_ask_ids(q, ASK_SERIES, wq, &s->ids, s->site, e);
-    if (exm_ask_timeline(q, ASK_SERIES, wq, &s->ids, s->grid, s->site, e))
+    const struct exm_timeline timeline = { s->grid, s->site };
+    if (exm_ask_timeline(q, ASK_SERIES, wq, &s->ids, &timeline, e))
         return e->code;
     return s->asked.exemplars > V1_EXM_NONE ? exm_ask_ids(q, ASK_EXEMPLARS, wq, &s->ids, s->site, e)
                                             : 0;

@@ -10,10 +10,11 @@
  *     window of 2    |     10     |   10 + 5   |     5     |
  *
  * Every unit is in exactly one slot, and steady load is a flat line at every step. The window is
- * that of the service and type in the store, which is not sent: of 1, 2 and 3 slots it is the one
- * that makes the spread sums of whole profiles from those by start. Ingesters that do not spread
- * answer both alike, so the window is 1. A group of services with different windows has the one
- * that fits best: its line is smooth, not flat.
+ * that of the service and type in the store. It is not sent, so it is found by trying 1, 2 and 3
+ * slots: with the right window, the sums of whole profiles by start give their spread sums.
+ * Ingesters that do not spread give the same sums for both questions, so the window is 1. For a
+ * group of services with different windows, the window that fits best is taken: the line of the
+ * group is smooth, not flat.
  */
 #include "querier/api/flame/select_flat.h"
 

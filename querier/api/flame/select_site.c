@@ -20,8 +20,8 @@
  * before the next is asked: memory does not grow with the number of points.
  *
  * An average is over pushes, and sums do not say which of them had a stack below the site. So the
- * divisor is what it is without a site: all pushes of the group in the point, by a timeline of that
- * one point. A push without such a stack counts as zero, so that averages of sites that do not
+ * divisor is what it is without a site: all pushes of the group in the point, by a timeline of a
+ * single point. A push without such a stack counts as zero, so that averages of sites that do not
  * overlap add up to that of their sum.
  */
 #include <stdlib.h>

@@ -75,15 +75,24 @@ static void grew_free(void *cookie)
 
 /* ---- parameters -------------------------------------------------------------------------------*/
 
-static int read_range(struct query *q, struct grew *g, size_t side, const char *from,
-                      int64_t from_ms, const char *until, int64_t until_ms, struct err *e)
+/* Names of the parameters of a range, and the times that they have unless the request says. */
+struct range_params {
+    const char *from, *until;
+    int64_t from_ms, until_ms;
+};
+
+static int read_range(struct query *q, struct grew *g, size_t side, const struct range_params *p,
+                      struct err *e)
 {
-    if (api_time(q, until, until_ms, &until_ms, e) || api_time(q, from, from_ms, &from_ms, e))
+    int64_t from_ms, until_ms;
+
+    if (api_time(q, p->until, p->until_ms, &until_ms, e) ||
+        api_time(q, p->from, p->from_ms, &from_ms, e))
         return e->code;
     if (from_ms >= until_ms)
         return err_set(e, ERR_INPUT,
-                       "%s is not before %s: %" PRId64 " >= %" PRId64 " (milliseconds)", from,
-                       until, from_ms, until_ms);
+                       "%s is not before %s: %" PRId64 " >= %" PRId64 " (milliseconds)", p->from,
+                       p->until, from_ms, until_ms);
     g->ranges[side].range = plan_range(from_ms, until_ms);
     return 0;
 }
@@ -94,12 +103,14 @@ static int read_ranges(struct query *q, struct grew *g, struct err *e)
 {
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock), until_ms;
     const struct plan_range *after = &g->ranges[DIFF_RIGHT].range;
+    const struct range_params later = { "from", "until", MAX(now - HOUR_MS, 1), now };
 
-    if (read_range(q, g, DIFF_RIGHT, "from", MAX(now - HOUR_MS, 1), "until", now, e) ||
+    if (read_range(q, g, DIFF_RIGHT, &later, e) ||
         api_time(q, "beforeUntil", MAX(after->start_ms, 2), &until_ms, e))
         return e->code;
     int64_t from_ms = MAX(until_ms - (after->end_ms - after->start_ms), 1);
-    return read_range(q, g, DIFF_LEFT, "beforeFrom", from_ms, "beforeUntil", until_ms, e);
+    const struct range_params earlier = { "beforeFrom", "beforeUntil", from_ms, until_ms };
+    return read_range(q, g, DIFF_LEFT, &earlier, e);
 }
 
 static int read_params(struct query *q, struct grew *g, struct err *e)

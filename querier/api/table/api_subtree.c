@@ -42,6 +42,8 @@ struct child {
 struct children {
     struct child *at; /* owned */
     size_t len, all;  /* before the search */
+    uint32_t node;    /* whose children they are; MAP_U64_EMPTY: the node was not found */
+    uint64_t total;   /* of the node; 0 if it was not found */
 };
 
 static bool is_made_name(struct str name)
@@ -69,7 +71,10 @@ static void find_children(struct children *c, const struct calltree *t, uint32_t
 
     for (size_t i = 1; i < t->parent.len; i++)
         n += t->parent.ptr[i] == node && total[i];
-    *c = (struct children){ .at = XNEW_ARRAY(struct child, n + 1), .all = n };
+    *c = (struct children){ .at = XNEW_ARRAY(struct child, n + 1),
+                            .all = n,
+                            .node = node,
+                            .total = node == MAP_U64_EMPTY ? 0 : total[node] };
     for (size_t i = 1; i < t->parent.len; i++) {
         if (!total[i])
             continue;
@@ -124,11 +129,11 @@ static void put_page(const struct subtree *s, const struct children *c, struct j
     json_u64(j, rest);
 }
 
-static int put_json(struct query *q, const struct subtree *s, struct merged *m, struct children *c,
-                    uint32_t node, uint64_t total, struct err *e)
+static int put_json(struct query *q, const struct subtree *s, struct merged *m,
+                    const struct children *c, struct err *e)
 {
     struct json j;
-    bool found = node != MAP_U64_EMPTY;
+    bool found = c->node != MAP_U64_EMPTY;
 
     query_json(q, &j);
     json_obj(&j);
@@ -141,13 +146,13 @@ static int put_json(struct query *q, const struct subtree *s, struct merged *m, 
     json_arr_end(&j);
     json_key(&j, "node");
     json_obj(&j);
-    json_put_u64(&j, "self", found ? m->tree.self.ptr[node] : 0);
-    json_put_u64(&j, "total", total);
+    json_put_u64(&j, "self", found ? m->tree.self.ptr[c->node] : 0);
+    json_put_u64(&j, "total", c->total);
     json_put_u64(&j, "children", c->all);
     json_obj_end(&j);
     put_page(s, c, &j);
     if (s->tree) {
-        focus_below(&m->tree, node); /* of no node: nothing is left */
+        focus_below(&m->tree, c->node); /* leaves nothing if the node was not found */
         json_key(&j, "flamebearer");
         if (view_flame_json(q, &m->tree, s->max_nodes, &j, e))
             return e->code;
@@ -166,10 +171,9 @@ static int reply(struct query *q, struct err *e)
     /* Totals, places, children; and what focus_below marks. */
     if (!code && !(code = query_take(q, m.tree.parent.len * (sizeof(struct child) + 16), e))) {
         CLEANUP(xfreep) uint64_t *total = calltree_totals(&m.tree);
-        uint32_t node = find_node(&m.tree, s);
-        find_children(&c, &m.tree, node, total, s->page.search);
+        find_children(&c, &m.tree, find_node(&m.tree, s), total, s->page.search);
         qsort_r(c.at, c.len, sizeof(*c.at), by_sort, &s->sort);
-        code = put_json(q, s, &m, &c, node, node == MAP_U64_EMPTY ? 0 : total[node], e);
+        code = put_json(q, s, &m, &c, e);
     }
     xfree(c.at);
     merged_deinit(&m);

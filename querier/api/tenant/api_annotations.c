@@ -139,7 +139,7 @@ static int read_create(struct query *q, struct annotations *x, struct err *e)
 
     if (!one)
         return err_set(e, ERR_LIMIT, "the request is too large");
-    if (msg_begin(q, &m, e) || msg_strings(q, m, "appNames", NULL, &names, &n->names.len, e) ||
+    if (msg_begin(q, &m, e) || msg_strings(q, m, "appNames", &names, &n->names.len, e) ||
         json_take_str(json_get(m, "appName", NULL), "appName", one, e) ||
         json_take_i64(json_get(m, "timestamp", NULL), "timestamp", &stamp, e) ||
         json_take_str(json_get(m, "content", NULL), "content", &n->content, e))

@@ -177,7 +177,8 @@ static int ask(struct query *q, const struct deletion *d, struct err *e)
     if (put_matchers(d, q->arena, &r, e))
         return e->code;
     q->allow_partial = false;
-    return ask_all(q, RPC_DELETE, &r.base, &r.shards, &r.n_shards, REQUEST_BYTES_MAX, e);
+    const struct ask_all_message ask = { &r.base, &r.shards, &r.n_shards, REQUEST_BYTES_MAX };
+    return ask_all(q, RPC_DELETE, &ask, e);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */

@@ -179,5 +179,6 @@ int api_ledger(struct query *q, struct err *e)
         m.tenant.data = (uint8_t *)(uintptr_t)q->tenants[0].ptr;
     }
     q->step = reply;
-    return ask_all(q, RPC_LEDGER, &m.base, &m.shards, &m.n_shards, REQUEST_MAX, e);
+    const struct ask_all_message ask = { &m.base, &m.shards, &m.n_shards, REQUEST_MAX };
+    return ask_all(q, RPC_LEDGER, &ask, e);
 }

@@ -77,8 +77,9 @@ static int read_shard(struct query *q, struct err *e)
     if (!one)
         return err_set(e, ERR_LIMIT, "no room");
     *one = (uint32_t)n;
-    return plan_targets_some(one, 1, route_targets(q->qr->route), route_moves(q->qr->route),
-                             q->arena, &q->targets, e);
+    const struct plan_some some = { one, 1, route_targets(q->qr->route),
+                                    route_moves(q->qr->route) };
+    return plan_targets_some(&some, q->arena, &q->targets, e);
 }
 
 int api_ledger_accept(struct query *q, struct err *e)
@@ -101,5 +102,6 @@ int api_ledger_accept(struct query *q, struct err *e)
     q->allow_partial = false;
     q->state = tenant;
     q->step = reply;
-    return ask_all(q, RPC_LEDGER_ACCEPT, &m.base, &m.shards, &m.n_shards, 64 * KIB, e);
+    const struct ask_all_message ask = { &m.base, &m.shards, &m.n_shards, 64 * KIB };
+    return ask_all(q, RPC_LEDGER_ACCEPT, &ask, e);
 }

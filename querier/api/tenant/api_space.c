@@ -250,5 +250,6 @@ int api_space(struct query *q, struct err *e)
     }
     q->allow_partial = true;
     q->step = reply;
-    return ask_all(q, RPC_SPACE, &m.base, &m.shards, &m.n_shards, REQUEST_MAX, e);
+    const struct ask_all_message ask = { &m.base, &m.shards, &m.n_shards, REQUEST_MAX };
+    return ask_all(q, RPC_SPACE, &ask, e);
 }

@@ -56,7 +56,7 @@ static int decode(struct service *s, struct str body, const struct limits *l, st
     if (s)
         d->push.memory = (struct push_memory){ take, put, s };
     CHECK(ingest_parse(&raw, l, DIST_NOW_MS, d->arena, &d->in, e) == 0);
-    return formats_decode(&d->in, body, l, DIST_NOW_MS, &d->push, e);
+    return formats_decode(&(struct decode_job){ &d->in, l, DIST_NOW_MS, &d->push }, body, e);
 }
 
 static void compare(const struct push *a, const struct push *b)

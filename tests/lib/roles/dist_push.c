@@ -15,7 +15,7 @@ int dist_decode_raw(struct dist_push *d, const struct ingest_raw *raw, struct st
     *d = (struct dist_push){ .arena = arena_new((size_t)l->decode_bytes) };
     push_init(&d->push, d->arena, l, UINT64_C(0x5eed));
     if (ingest_parse(raw, l, DIST_NOW_MS, d->arena, &d->in, e) ||
-        formats_decode(&d->in, body, l, DIST_NOW_MS, &d->push, e))
+        formats_decode(&(struct decode_job){ &d->in, l, DIST_NOW_MS, &d->push }, body, e))
         return e->code;
     dist_check(&d->push, l);
     return 0;

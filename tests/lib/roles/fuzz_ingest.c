@@ -78,8 +78,8 @@ static void run(bool upload, enum format format, const char *content_type, const
     in.format = format;
     pa = arena_new((size_t)l.decode_bytes);
     push_init(&p, pa, &l, 7);
-    if (upload ? upload_push(&in, body, &l, NOW_MS, &p, &found, &e)
-               : formats_decode(&in, body, &l, NOW_MS, &p, &e)) {
+    const struct decode_job job = { &in, &l, NOW_MS, &p };
+    if (upload ? upload_push(&job, body, &found, &e) : formats_decode(&job, body, &e)) {
         CHECK(e.code == ERR_INPUT || e.code == ERR_LIMIT);
         CHECK(e.text[0]);
     } else {

@@ -80,7 +80,7 @@ they must be given, by value or as secrets that exist, and rendering fails until
 {{- end -}}
 {{- if include "embertree.securesEtcd" . -}}
 {{- if .Values.etcd.tls.existing -}}
-{{- if not .Values.etcd.tls.clientExisting -}}{{- fail "etcd.tls.existing is set: set etcd.tls.clientExisting, too (README.md, Who may talk to whom)" -}}{{- end -}}
+{{- if not .Values.etcd.tls.clientExisting -}}{{- fail "etcd.tls.existing is set: set etcd.tls.clientExisting, too (README.md, Which pods may talk to each other)" -}}{{- end -}}
 {{- else -}}
 {{- $name := include "embertree.etcdName" . -}}
 {{- $certificates := include "embertree.etcdCertificates" . | fromJson -}}

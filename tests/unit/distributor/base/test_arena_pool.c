@@ -74,7 +74,7 @@ static void test_counted_and_given_back(void **state)
         all[i] = arena_pool_get(as, MIB);
         assert_non_null(arena_alloc(all[i], 10 * KIB));
     }
-    assert_int_equal(arena_pool_bytes(as), 0); /* in use: whoever took them counts them */
+    assert_int_equal(arena_pool_bytes(as), 0); /* the users of the arenas count them */
     for (size_t i = 0; i < 4; i++)
         arena_pool_put(as, all[i]);
     size_t four = arena_pool_bytes(as);
@@ -108,7 +108,7 @@ static void take_and_give(void *cookie)
         unsigned char *p = arena_alloc(a, 100 + i % 5000);
         memset(p, (int)i, 100);
         for (size_t k = 0; k < 100; k++)
-            CHECK(p[k] == (unsigned char)i); /* nobody else has it */
+            CHECK(p[k] == (unsigned char)i); /* no other thread has the arena */
         arena_pool_put(as, a);
     }
 }

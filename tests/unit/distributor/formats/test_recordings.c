@@ -72,7 +72,8 @@ static void decode(const char *file, struct dist_push *d, const char *want_forma
     *d = (struct dist_push){ .arena = arena_new(256 * MIB) };
     push_init(&d->push, d->arena, &l, 3);
     assert_int_equal(ingest_parse(&raw, &l, NOW_MS, d->arena, &d->in, &e), 0);
-    if (upload_push(&d->in, buf_str(&body), &l, NOW_MS, &d->push, &format, &e))
+    const struct decode_job job = { &d->in, &l, NOW_MS, &d->push };
+    if (upload_push(&job, buf_str(&body), &format, &e))
         fail_msg("%s: %s", file, e.text);
     dist_check(&d->push, &l);
     assert_string_equal(format, want_format);

@@ -182,7 +182,7 @@ static void test_late(void **state)
     ack_log_end(a, g);
     assert_false(ack_log_add(a, &w, &one, closed + EPOCH));
     assert_true(ack_log_add(a, &much_later, &one, closed + 60 * EPOCH));
-    assert_false(ack_log_add(a, &w, &one, closed + 60 * EPOCH)); /* nobody knows of that epoch */
+    assert_false(ack_log_add(a, &w, &one, closed + 60 * EPOCH)); /* a newer epoch took its place */
     memset(long_name, 'x', sizeof(long_name));
     w = (struct ledger_write){ 3, 10 + 64, str_n(long_name, sizeof(long_name)) };
     assert_false(ack_log_add(a, &w, &one, closed + 60 * EPOCH));

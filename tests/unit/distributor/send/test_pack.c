@@ -183,7 +183,7 @@ static void open_known(struct packed *p, struct symbol_session *k, struct str bo
     push_init(&p->d.push, p->d.arena, &l, UINT64_C(0x5eed));
     p->d.push.memory = (struct push_memory){ take_known, put_known, k };
     if (ingest_parse(&raw, &l, DIST_NOW_MS, p->d.arena, &p->d.in, &e) ||
-        formats_decode(&p->d.in, body, &l, DIST_NOW_MS, &p->d.push, &e))
+        formats_decode(&(struct decode_job){ &p->d.in, &l, DIST_NOW_MS, &p->d.push }, body, &e))
         fail_msg("%s", e.text);
     pack_as(p, body, 0);
     p->in.tenant = STR(""); /* left out, as all that is empty or 0 */

@@ -73,7 +73,7 @@ static void test_targets_of_some_shards(void **state)
     struct plan_targets t;
     struct err e;
 
-    assert_int_equal(plan_targets_some(shards, 5, 3, false, a, &t, &e), 0);
+    assert_int_equal(plan_targets_some(&(struct plan_some){ shards, 5, 3, false }, a, &t, &e), 0);
     assert_int_equal(t.len, 2); /* ingester 0 is not asked */
     assert_int_equal(t.ptr[0].ingester, 1);
     assert_int_equal(t.ptr[0].shards_len, 3);
@@ -81,7 +81,7 @@ static void test_targets_of_some_shards(void **state)
     assert_int_equal(t.ptr[1].ingester, 2);
     assert_int_equal(t.ptr[1].shards_len, 2);
     assert_int_equal(t.ptr[1].shards[1], 5);
-    assert_int_equal(plan_targets_some(shards, 5, 8, true, a, &t, &e), 0);
+    assert_int_equal(plan_targets_some(&(struct plan_some){ shards, 5, 8, true }, a, &t, &e), 0);
     assert_int_equal(t.len, 5);
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(t.ptr[i].ingester, shards[i]);
@@ -89,7 +89,8 @@ static void test_targets_of_some_shards(void **state)
         assert_int_equal(t.ptr[i].shards[0], shards[i]);
     }
     CLEANUP(arena_freep) struct arena *tiny = arena_new(64);
-    assert_int_equal(plan_targets_some(shards, 5, 3, false, tiny, &t, &e), ERR_LIMIT);
+    assert_int_equal(plan_targets_some(&(struct plan_some){ shards, 5, 3, false }, tiny, &t, &e),
+                     ERR_LIMIT);
 }
 
 static void test_service_is_named(void **state)

@@ -178,7 +178,7 @@ static void test_limits(void **state)
     struct client x;
     assert_int_equal(enter(t, &x, 'x', &waits, &e), ERR_BUSY);
     assert_non_null(strstr(e.text, "querier.queue_max"));
-    /* Who waits may leave, and makes room. */
+    /* A client that waits may leave, and so makes room. */
     tenant_queue_leave(t, &h[3].turn, 0);
     tenant_queue_leave(t, &h[3].turn, 0); /* twice is fine */
     assert_int_equal(enter(t, &h[5], 'h', &waits, &e), 0);

@@ -197,7 +197,7 @@ static void put_copies(struct buf *out)
     put_node("a", a, ARRAY_LEN(a), out);
     put_node("b", b, ARRAY_LEN(b), out);
     put_node("c", gone, ARRAY_LEN(gone), out);
-    put_node("nobody", unknown, ARRAY_LEN(unknown), out);
+    put_node("unlisted", unknown, ARRAY_LEN(unknown), out);
     (void)buf_addf(out, "7]}");
 }
 
@@ -468,7 +468,7 @@ static const struct {
       "takes seconds", RING_STARTING },
     { OF_THREE_AGED("40000", LIVE_C, ESTABLISHED), "7", "continue where a leader works",
       "Pushes and queries continue;", RING_FINE },
-    /* Which value is in force, and what is left of it. */
+    /* Which cluster.replace_after is in force, and how long until the node is replaced. */
     { OF_THREE(GONE_C, ESTABLISHED), SAYS("a", "") ",\"replaceAfterMs\":90000}",
       "start it. In about 50 s (cluster.replace_after is 90 s) others", "30 min", RING_COPIES },
     { OF_THREE(GONE_C, ESTABLISHED), SAYS("a", "") "}",

@@ -56,7 +56,7 @@ static int decode(struct shelf_of_one *s, struct dist_push *d, struct str body,
     d->push.memory = (struct push_memory){ take, put, s };
     if (ingest_parse(&raw, l, DIST_NOW_MS, d->arena, &d->in, e))
         return e->code;
-    return formats_decode(&d->in, body, l, DIST_NOW_MS, &d->push, e);
+    return formats_decode(&(struct decode_job){ &d->in, l, DIST_NOW_MS, &d->push }, body, e);
 }
 
 static void check_numbers(const struct push *p)

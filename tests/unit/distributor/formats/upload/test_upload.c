@@ -25,7 +25,8 @@ static int decode(struct dist_push *d, struct str body, const char **format, str
     *format = "none";
     if (ingest_parse(&raw, &l, DIST_NOW_MS, d->arena, &d->in, e))
         return e->code;
-    int rc = upload_push(&d->in, body, &l, DIST_NOW_MS, &d->push, format, e);
+    const struct decode_job job = { &d->in, &l, DIST_NOW_MS, &d->push };
+    int rc = upload_push(&job, body, format, e);
     if (!rc)
         dist_check(&d->push, &l);
     return rc;

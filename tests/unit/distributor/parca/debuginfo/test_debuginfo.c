@@ -50,8 +50,13 @@ static int upload(struct bed *b, const char *who, const char *id, size_t n, stru
     struct debuginfo_entry *x;
     char *bytes = xcalloc(1, n + 1);
 
-    int rc = debuginfo_begin(b->index, str_c(who), str_c(id), DEBUGINFO_SOURCES, STR("h\n"),
-                             STR("n"), false, &x, e);
+    int rc = debuginfo_begin(b->index,
+                             &(struct debuginfo_offer){ .tenant = str_c(who),
+                                                        .build_id = str_c(id),
+                                                        .type = DEBUGINFO_SOURCES,
+                                                        .hash = STR("h\n"),
+                                                        .name = STR("n") },
+                             &x, e);
     if (!rc)
         rc = debuginfo_claim(x, str_c(x->upload_id), e);
     if (!rc) {
@@ -112,8 +117,12 @@ static struct debuginfo_entry *keep_in_index(struct bed *b, const char *who, int
     char text[16];
 
     (void)snprintf(text, sizeof(text), "%08x", (unsigned)id);
-    if (debuginfo_begin(b->index, str_c(who), str_c(text), DEBUGINFO_SOURCES, STR(""), STR(""),
-                        force, &x, e))
+    if (debuginfo_begin(b->index,
+                        &(struct debuginfo_offer){ .tenant = str_c(who),
+                                                   .build_id = str_c(text),
+                                                   .type = DEBUGINFO_SOURCES,
+                                                   .force = force },
+                        &x, e))
         return NULL;
     assert_int_equal(debuginfo_claim(x, STR(""), e), 0);
     x->m.size = 1;
@@ -144,8 +153,11 @@ static void test_entries(void **state)
     assert_true(here(&b, "many", "00000000")); /* used: the newest now */
     assert_non_null(x = debuginfo_find(b.index, STR("many"), STR("00000001"), DEBUGINFO_SOURCES));
     debuginfo_forget(b.index, x); /* makes place for an upload */
-    assert_int_equal(debuginfo_begin(b.index, STR("many"), STR("ffff"), DEBUGINFO_SOURCES, STR(""),
-                                     STR(""), false, &x, &e),
+    assert_int_equal(debuginfo_begin(b.index,
+                                     &(struct debuginfo_offer){ .tenant = STR("many"),
+                                                                .build_id = STR("ffff"),
+                                                                .type = DEBUGINFO_SOURCES },
+                                     &x, &e),
                      0);
     assert_int_equal(debuginfo_claim(x, STR(""), &e), 0);
     x->m.size = DEBUGINFO_ENTRIES_MAX - 2 - before;
@@ -171,8 +183,11 @@ static void test_stale_uploads(void **state)
         for (int i = 0; i <= DEBUGINFO_UPLOADS_MAX; i++) {
             char id[16];
             (void)snprintf(id, sizeof(id), "%02x%02x", (unsigned)round + 0xa0, (unsigned)i);
-            int rc = debuginfo_begin(b.index, STR("stale"), str_c(id), DEBUGINFO_SOURCES, STR(""),
-                                     STR(""), false, &x, &e);
+            int rc = debuginfo_begin(b.index,
+                                     &(struct debuginfo_offer){ .tenant = STR("stale"),
+                                                                .build_id = str_c(id),
+                                                                .type = DEBUGINFO_SOURCES },
+                                     &x, &e);
             assert_int_equal(rc, i < DEBUGINFO_UPLOADS_MAX ? 0 : ERR_RATE);
         }
         assert_non_null(strstr(e.text, "are under way"));
@@ -180,8 +195,12 @@ static void test_stale_uploads(void **state)
     }
     /* A forced upload that fails leaves the old file; a whole one replaces it. */
     assert_non_null(keep_in_index(&b, "stale", 5, false, &e));
-    assert_int_equal(debuginfo_begin(b.index, STR("stale"), STR("00000005"), DEBUGINFO_SOURCES,
-                                     STR(""), STR(""), true, &x, &e),
+    assert_int_equal(debuginfo_begin(b.index,
+                                     &(struct debuginfo_offer){ .tenant = STR("stale"),
+                                                                .build_id = STR("00000005"),
+                                                                .type = DEBUGINFO_SOURCES,
+                                                                .force = true },
+                                     &x, &e),
                      0);
     debuginfo_forget(b.index, x);
     x = debuginfo_find(b.index, STR("stale"), STR("00000005"), DEBUGINFO_SOURCES);
@@ -204,8 +223,11 @@ static void test_uploads(void **state)
     bed_init(&b, *state);
     struct str a = STR("c"), id = STR("0a");
     assert_true(debuginfo_wanted(b.index, a, id, DEBUGINFO_DEBUG, false, &why));
-    assert_int_equal(
-        debuginfo_begin(b.index, a, id, DEBUGINFO_DEBUG, STR(""), STR(""), false, &x, &e), 0);
+    assert_int_equal(debuginfo_begin(b.index,
+                                     &(struct debuginfo_offer){
+                                         .tenant = a, .build_id = id, .type = DEBUGINFO_DEBUG },
+                                     &x, &e),
+                     0);
     assert_false(debuginfo_wanted(b.index, a, id, DEBUGINFO_DEBUG, false, &why));
     assert_string_equal(why, "A previous upload is still in-progress and not stale yet (only stale "
                              "uploads can be retried).");
@@ -216,12 +238,18 @@ static void test_uploads(void **state)
     for (int i = 0; i < DEBUGINFO_UPLOADS_MAX; i++) {
         char name[8];
         (void)snprintf(name, sizeof(name), "0%d", i);
-        assert_int_equal(debuginfo_begin(b.index, a, str_c(name), DEBUGINFO_DEBUG, STR(""), STR(""),
-                                         false, &again, &e),
+        assert_int_equal(debuginfo_begin(b.index,
+                                         &(struct debuginfo_offer){ .tenant = a,
+                                                                    .build_id = str_c(name),
+                                                                    .type = DEBUGINFO_DEBUG },
+                                         &again, &e),
                          0);
     }
-    assert_int_equal(debuginfo_begin(b.index, a, STR("ff"), DEBUGINFO_DEBUG, STR(""), STR(""),
-                                     false, &again, &e),
+    assert_int_equal(debuginfo_begin(b.index,
+                                     &(struct debuginfo_offer){ .tenant = a,
+                                                                .build_id = STR("ff"),
+                                                                .type = DEBUGINFO_DEBUG },
+                                     &again, &e),
                      ERR_RATE);
     debuginfo_free(b.index);
 }
@@ -284,8 +312,11 @@ static void test_tenants_take_turns(void **state)
         char id[16];
         (void)snprintf(id, sizeof(id), "%04zx", i);
         struct str who = i < DEBUGINFO_UPLOADS_MAX ? STR("busy") : STR("quiet");
-        assert_int_equal(debuginfo_begin(b.index, who, str_c(id), DEBUGINFO_SOURCES, STR(""),
-                                         STR(""), false, &x, &e),
+        assert_int_equal(debuginfo_begin(b.index,
+                                         &(struct debuginfo_offer){ .tenant = who,
+                                                                    .build_id = str_c(id),
+                                                                    .type = DEBUGINFO_SOURCES },
+                                         &x, &e),
                          0);
         assert_int_equal(debuginfo_claim(x, STR(""), &e), 0);
         turn[i] = (struct turn){ &t, i };
