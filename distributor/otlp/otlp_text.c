@@ -131,6 +131,12 @@ static struct str name_of(const struct basing *b, struct str key)
 }
 
 /* False: an error. */
+static bool no_memory(struct basing *b)
+{
+    (void)err_set(b->e, ERR_LIMIT, "otlp: the attributes of a profile take too much memory");
+    return false;
+}
+
 static bool add_label(struct basing *b, const struct otlp_text *text)
 {
     size_t most = (size_t)MAX(b->l->label_names, OWN_MAX + 1) - OWN_MAX;
@@ -159,10 +165,8 @@ static bool add_label(struct basing *b, const struct otlp_text *text)
         return true;
     }
     value = otlp_clean(text->value, b->a);
-    if (!value.ptr) {
-        err_set(b->e, ERR_LIMIT, "otlp: the attributes of a profile take too much memory");
-        return false;
-    }
+    if (!value.ptr)
+        return no_memory(b);
     return labels_set(b->labels, b->a, name, value, b->e) == 0;
 }
 
@@ -178,6 +182,8 @@ static bool add_range(struct basing *b, struct otlp_range r)
         if (number) {
             plain.text = arena_strdup(b->a, number_text(a, buf, sizeof(buf)));
             plain.kind = OTLP_STRING;
+            if (!plain.text.ptr)
+                return no_memory(b);
         }
         if (!text_of(b->t->o, &plain, &text) || !add_label(b, &text))
             return false;
@@ -199,10 +205,13 @@ int otlp_base_labels(struct otlp_texts *t, const struct otlp_profile *p, const s
         return e->code;
     for (uint32_t i = 0; i < MIN(p->attrs.len, LOOK_MAX); i++) {
         uint32_t attr = t->o->indices.ptr[p->attrs.from + i];
-        const struct otlp_text *text = attr == OTLP_NONE ? NULL : otlp_text(t, attr);
-        if (text && !add_label(&b, text))
+        if (attr == OTLP_NONE)
+            continue;
+        const struct otlp_text *text = otlp_text(t, attr);
+        if (text ? !add_label(&b, text) : !no_memory(&b))
             return e->code;
     }
+    b.left_out += p->attrs.len - MIN(p->attrs.len, LOOK_MAX);
     out.left_out = b.left_out;
     out.service = b.service.len ? b.service : b.service_plain;
     if (out.service.len)

@@ -77,6 +77,7 @@ struct view_feed {
     uint64_t heard_ms, doubted_ms;
     bool asking; /* a doubt's list is under way */
     bool dirty;  /* map or records are others than those in the file */
+    bool leads;  /* of these, a record names this node the leader */
     uint64_t bad;
     struct err bad_why;
 };
@@ -204,6 +205,15 @@ static void map_put(struct view_feed *f, const struct coord_kv *kv)
     view_set_map(f->v, m);
 }
 
+/* A new term that this node is to lead. */
+static bool names_us(const struct view_feed *f, uint32_t shard, const struct repl_record *r)
+{
+    const struct view_slot *s = f->v->slots[shard];
+
+    return f->v->node && strcmp(r->leader, f->v->node) == 0 &&
+           (!s->known || s->record.term != r->term);
+}
+
 static void record_put(struct view_feed *f, uint32_t shard, const struct coord_kv *kv)
 {
     struct repl_record r;
@@ -217,6 +227,7 @@ static void record_put(struct view_feed *f, uint32_t shard, const struct coord_k
         return;
     }
     f->dirty = true;
+    f->leads |= names_us(f, shard, &r);
     view_set_record(f->v, shard, &r, kv->mod_rev);
 }
 
@@ -271,8 +282,8 @@ static void changed(struct view_feed *f)
 {
     loop_timer_start(f->tell, 0, 0);
     if (f->file && f->dirty)
-        view_file_changed(f->file);
-    f->dirty = false;
+        view_file_changed(f->file, f->leads);
+    f->dirty = f->leads = false;
 }
 
 static void on_tell(void *cookie)

@@ -28,7 +28,8 @@ void view_file_free(struct view_file *f);
 NODISCARD int view_file_load(struct view_file *f, struct err *e);
 /* The version of the map in the file; 0: none. */
 uint64_t view_file_kept(const struct view_file *f);
-/* The map or a record is another one: saved within a second or so. */
-void view_file_changed(struct view_file *f);
+/* The map or a record is another one: saved within a second or so. `soon`: a record names this node
+ * the leader, by which it leads again after a restart: saved at once. */
+void view_file_changed(struct view_file *f, bool soon);
 
 #endif
