@@ -354,8 +354,8 @@ static void test_saved(void **state)
     saves(inline_pool);
 }
 
-/* A leader that restarts while etcd is away leads again by the record in its file: so one that names
- * it is in the file at once, though another write has just been planned for later. */
+/* A leader that restarts while etcd is away leads again by the record in its file: so a record that
+ * names it is saved at once, though another write has just been planned for later. */
 static void test_saved_at_once(void **state)
 {
     struct bed b;
