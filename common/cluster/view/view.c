@@ -54,6 +54,13 @@ void view_set_map(struct view *v, const struct map *m)
     view_slots_room(v, m->shards);
 }
 
+bool view_is_to_lead(const struct view *v, uint32_t shard, const struct repl_record *r)
+{
+    const struct view_slot *s = v->slots[shard];
+
+    return v->node && strcmp(r->leader, v->node) == 0 && (!s->known || s->record.term != r->term);
+}
+
 void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r, int64_t rev)
 {
     struct view_slot *s;

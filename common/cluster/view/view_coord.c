@@ -75,9 +75,8 @@ struct view_feed {
     bool heard;                /* the service has spoken since the start */
     bool told;                 /* ... and the nodes are as it said */
     uint64_t heard_ms, doubted_ms;
-    bool asking; /* a doubt's list is under way */
-    bool dirty;  /* map or records are others than those in the file */
-    bool leads;  /* of these, a record names this node the leader */
+    bool asking;       /* a doubt's list is under way */
+    bool dirty, leads; /* what is not in the file yet: anything; that this node is to lead */
     uint64_t bad;
     struct err bad_why;
 };
@@ -205,15 +204,6 @@ static void map_put(struct view_feed *f, const struct coord_kv *kv)
     view_set_map(f->v, m);
 }
 
-/* A new term that this node is to lead. */
-static bool names_us(const struct view_feed *f, uint32_t shard, const struct repl_record *r)
-{
-    const struct view_slot *s = f->v->slots[shard];
-
-    return f->v->node && strcmp(r->leader, f->v->node) == 0 &&
-           (!s->known || s->record.term != r->term);
-}
-
 static void record_put(struct view_feed *f, uint32_t shard, const struct coord_kv *kv)
 {
     struct repl_record r;
@@ -227,7 +217,7 @@ static void record_put(struct view_feed *f, uint32_t shard, const struct coord_k
         return;
     }
     f->dirty = true;
-    f->leads |= names_us(f, shard, &r);
+    f->leads |= view_is_to_lead(f->v, shard, &r);
     view_set_record(f->v, shard, &r, kv->mod_rev);
 }
 

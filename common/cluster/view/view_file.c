@@ -7,9 +7,10 @@
  *
  * Not on the loop, since a sync on a bad disk takes longer than a lease lasts, and this file is
  * worth no lease. At most one is written at a time, and once a second at most, however much
- * changes: what came meanwhile is in the next one. But where this node becomes a leader, it does not
- * wait: with etcd away a leader that restarts leads again by the record that it kept, and a leader
- * that crashed in its first second would have kept the record before (simulated world 3007977).
+ * changes: what came meanwhile is in the next one. But where this node becomes a leader, it does
+ * not wait: with etcd away a leader that restarts leads again by the record that it kept, and a
+ * leader that crashed in its first second would have kept the record before (simulated world
+ * 3007977).
  */
 #include "common/cluster/view/view_file.h"
 

@@ -53,6 +53,8 @@ struct view {
 struct view *view_new_kind(enum view_kind kind);
 /* Takes the reference. */
 void view_set_map(struct view *v, const struct map *m);
+/* Is the record of a term that is new here, and names this node the leader? */
+bool view_is_to_lead(const struct view *v, uint32_t shard, const struct repl_record *r);
 void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r, int64_t rev);
 void view_slots_room(struct view *v, uint32_t n); /* at least n */
 /* After the peers changed. */
