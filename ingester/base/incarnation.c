@@ -173,7 +173,8 @@ static void note(struct incarnation *s)
     (void)snprintf(text, sizeof(text), "%016" PRIx64 " %" PRIu64 " %016" PRIx64,
                    s->in->ctx->node_id, s->seen + 1, s->life);
     struct coord_change chg = { .key = cmp.key, .value = str_c(text) };
-    coord_txn(s->coord, &cmp, 1, &chg, 1, on_noted, s);
+    coord_txn(s->coord, &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 },
+              on_noted, s);
 }
 
 /* ---- may it speak? --------------------------------------------------------------------------- */

@@ -360,7 +360,11 @@ void cluster_admit(struct replica_of *r)
     r->asking = true;
     chg.value = str_c(mine.text);
     cmp[1].rev = rev; /* a service that forgot all would know of no earlier log */
-    coord_txn(r->rs->o.coord, cmp, rec && adopt_untouched(rec, r->rs->self) ? 3 : 2, &chg, 1,
+    coord_txn(r->rs->o.coord,
+              &(struct coord_txn){ .cmp = cmp,
+                                   .cmp_len = rec && adopt_untouched(rec, r->rs->self) ? 3 : 2,
+                                   .chg = &chg,
+                                   .chg_len = 1 },
               on_begun, r);
 }
 
@@ -385,7 +389,9 @@ void cluster_note(struct replica_of *r)
         replicas_now_ms(r->rs) < r->ask_ms)
         return;
     r->asking = true;
-    coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_noted, r);
+    coord_txn(r->rs->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 }, on_noted,
+              r);
 }
 
 void cluster_forget(struct replica_of *r)

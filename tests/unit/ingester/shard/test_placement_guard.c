@@ -43,8 +43,9 @@ static void test_old_maps_are_refused(void **state)
     struct err e;
 
     assert_int_equal(check(p, "s", 0, STEP_MS), 0); /* no steps */
-    assert_int_equal(
-        map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
+    assert_int_equal(map_edit_spread(view_map(v, &rev), &(struct map_whose){ STR("t"), STR("s") },
+                                     4, STEP_MS, &spread, &e),
+                     0);
     uint64_t version = spread->version;
     assert_int_equal(map_edit_tenant(spread, STR("t"), 3, STEP_MS + LEAF_MS, &both, &e), 0);
     view_set_map(v, spread);
@@ -90,8 +91,9 @@ static void test_map_of_a_backup(void **state)
 
     assert_true(all_known(p, 3, &version));
     assert_int_equal(version, 0);
-    assert_int_equal(
-        map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
+    assert_int_equal(map_edit_spread(view_map(v, &rev), &(struct map_whose){ STR("t"), STR("s") },
+                                     4, STEP_MS, &spread, &e),
+                     0);
     /* A distributor placed it by a map that is newer than ours. */
     assert_int_equal(check(p, "s", spread->version, STEP_MS), 0);
     assert_false(all_known(p, 3, &version));
