@@ -175,7 +175,8 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
     if (rc)
         return rc;
     kv_cold_watch(kv, unit->cf, key_str(&unit->from), key_str(&unit->to));
-    rc = cold_offload(kv, unit, t->o, at->generation.now, &batch, &moved, e);
+    rc = cold_offload(kv, unit, &(struct cold_target){ t->o, at->generation.now }, &batch, &moved,
+                      e);
     if (rc) {
         (void)kv_cold_unchanged(kv);
         return rc;
