@@ -193,8 +193,13 @@ static struct route_call *site_ask(struct site *st, enum rpc_method method, stru
 {
     const struct builder_opts *o = &st->b->o;
 
-    return route_ask(o->route, route_target(o->route, st->shard), method, payload, o->timeout_ms,
-                     done, st);
+    return route_ask(o->route,
+                     &(struct route_query){ .target = route_target(o->route, st->shard),
+                                            .method = method,
+                                            .deadline_ms = o->timeout_ms,
+                                            .done = done,
+                                            .cookie = st },
+                     payload);
 }
 
 /* ---- SENDING -------------------------------------------------------------------------------- */

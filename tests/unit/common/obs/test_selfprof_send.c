@@ -124,8 +124,12 @@ static int post_to(uint16_t port, uint32_t timeout_ms, int cancel_fd, int *ret_s
 
     (void)snprintf(url, sizeof(url), "http://localhost:%u/base/", port);
     assert_int_equal(http_target_parse(url, &t, &e), 0);
-    result =
-        http_post(&t, "/x?y=z", "A: b\r\n", STR("hello"), timeout_ms, cancel_fd, ret_status, &e);
+    const struct http_post post = { .path = "/x?y=z",
+                                    .headers = "A: b\r\n",
+                                    .body = STR("hello"),
+                                    .timeout_ms = timeout_ms,
+                                    .cancel_fd = cancel_fd };
+    result = http_post(&t, &post, ret_status, &e);
     assert_int_equal(result == 0, *e.text == '\0');
     return result;
 }
