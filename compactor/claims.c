@@ -399,7 +399,7 @@ static void on_keep(void *cookie)
 static struct metric_cell *cell(struct metrics *m, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(m, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, kind, name, help, NULL), NULL, 0);
 }
 
 struct claims *claims_new(const struct claims_opts *o)

@@ -69,7 +69,7 @@ static void add_metrics(struct selfprof_sender *s)
     if (!s->o->metrics)
         return;
     m = metric_new(s->o->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total",
-                   "Profiles of this process that were pushed, or dropped.", "result", NULL, 0);
+                   "Profiles of this process that were pushed, or dropped.", "result");
     s->sent = metric_at(m, &ok, 1);
     s->failed = metric_at(m, &failed, 1);
 }

@@ -209,8 +209,7 @@ static void on_timer(void *cookie)
 
 static struct metric_cell *cell(struct stored *s, const char *name, const char *help)
 {
-    return metric_at(metric_new(s->d->ctx->metrics, METRIC_COUNTER, name, help, NULL, NULL, 0),
-                     NULL, 0);
+    return metric_at(metric_new(s->d->ctx->metrics, METRIC_COUNTER, name, help, NULL), NULL, 0);
 }
 
 struct stored *stored_new(struct distributor *d)

@@ -74,7 +74,7 @@ static bool able(void *cookie, uint32_t shard)
 
 static struct metric_cell *gauge(const struct replicas *rs, const char *name, const char *help)
 {
-    struct metric *m = metric_new(rs->in->ctx->metrics, METRIC_GAUGE, name, help, NULL, NULL, 0);
+    struct metric *m = metric_new(rs->in->ctx->metrics, METRIC_GAUGE, name, help, NULL);
 
     return metric_at(m, NULL, 0);
 }

@@ -205,7 +205,7 @@ int cluster_source_check(const struct cluster_conf *conf, struct env *env, struc
 
 static struct metric_cell *gauge(struct metrics *m, const char *name, const char *help)
 {
-    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL), NULL, 0);
 }
 
 static void on_render(void *cookie)

@@ -269,10 +269,9 @@ static uint64_t pushes(struct bed *b, const char *result)
 {
     struct str v = str_c(result);
 
-    return metric_value(
-        metric_at(metric_new(b->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total", "",
-                             "result", NULL, 0),
-                  &v, 1));
+    return metric_value(metric_at(
+        metric_new(b->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total", "", "result"), &v,
+        1));
 }
 
 static const char *key_of(const char *request)
