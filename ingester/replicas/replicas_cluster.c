@@ -518,8 +518,9 @@ static void report(struct replicas *rs)
     member_report(rs->member, &p);
 }
 
-/* Told once it is so, and to who starts it again, however much later: it would wait for shards for
- * ever. A start is no wish to be used: machines and pods start what they stopped. */
+/* Logs once that this node has left the cluster, and again after each start of the process, which
+ * would otherwise wait for shards without end. A start alone does not use the node again, since
+ * machines and pods restart processes by themselves. */
 static void look_left(struct replicas *rs)
 {
     struct view_node n;

@@ -446,8 +446,10 @@ static int check_service(const struct map_service *s, struct err *e)
 static int copy_by(struct map_impl *p, struct map_pending *next, struct err *e)
 {
     if (next->by.len > MAP_BY_MAX)
-        return err_set(e, ERR_INPUT, "who announced it has %zu bytes, at most %d", next->by.len,
-                       MAP_BY_MAX);
+        return err_set(e, ERR_INPUT,
+                       "the name of the controller that announced the step has %zu bytes, at most "
+                       "%d",
+                       next->by.len, MAP_BY_MAX);
     next->by = next->by.len ? arena_strdup(p->arena, next->by) : STR_NULL;
     return 0;
 }

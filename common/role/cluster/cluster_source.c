@@ -34,7 +34,7 @@ static int path_in(const char *dir, const char *name, char ret[PATH_MAX], struct
     return 0;
 }
 
-/* ---- who we are ------------------------------------------------------------------------------ */
+/* ---- name and id of this node ---------------------------------------------------------------- */
 
 static int node_name(struct cluster_source *c, const struct cluster_conf *conf, struct err *e)
 {
@@ -125,7 +125,7 @@ static int read_password(const struct cluster_conf *conf, struct env *env, struc
     return code ? err_wrap(e, "cluster.etcd_password_file") : 0;
 }
 
-/* The client of etcd, which asks nothing yet; and who we are. */
+/* Makes the client of etcd, which sends no request yet, and finds the name of this node. */
 static int make_etcd(struct cluster_source *c, const struct cluster_conf *conf, struct env *env,
                      struct loop *loop, struct err *e)
 {

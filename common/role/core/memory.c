@@ -191,7 +191,7 @@ void memory_stop(struct memory *m)
     m->stop = NULL;
 }
 
-/* ---- who holds what ---- */
+/* ---- what each part holds ---- */
 
 static uint64_t budget_used(void *cookie)
 {

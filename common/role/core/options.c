@@ -81,9 +81,11 @@ static const struct conf_row cluster_rows[] = {
               "Rpc addresses of all ingesters, in an order that never changes."),
     CONF_U64(struct cluster_conf, shards, "shards", "1", "1", "4096",
              "Shards of the whole cluster; shard i lives on ingester i mod n, at most 8 on one."),
-    CONF_ENUM(struct cluster_conf, coordination, "coordination", "none", "none|static|etcd",
-              "Who says which node has which shard: the list of ingesters, a file, or etcd. With "
-              "etcd shards are replicated, move, and are led by another node when theirs is gone."),
+    CONF_ENUM(
+        struct cluster_conf, coordination, "coordination", "none", "none|static|etcd",
+        "Where a process learns which node has which shard: the list of ingesters, a file, or "
+        "etcd. With etcd shards are replicated, move, and are led by another node when their "
+        "leader is gone."),
     CONF_LIST(struct cluster_conf, etcd, "etcd", "http://127.0.0.1:2379",
               "URLs of etcd's members, for coordination etcd."),
     CONF_STR(struct cluster_conf, etcd_ca, "etcd_ca", "",
