@@ -193,8 +193,13 @@ static struct route_call *site_ask(struct site *st, enum rpc_method method, stru
 {
     const struct builder_opts *o = &st->b->o;
 
-    return route_ask(o->route, route_target(o->route, st->shard), method, payload, o->timeout_ms,
-                     done, st);
+    return route_ask(o->route,
+                     &(struct route_query){ .target = route_target(o->route, st->shard),
+                                            .method = method,
+                                            .deadline_ms = o->timeout_ms,
+                                            .done = done,
+                                            .cookie = st },
+                     payload);
 }
 
 /* ---- SENDING -------------------------------------------------------------------------------- */
@@ -369,11 +374,12 @@ static const double SECONDS[] = { 0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 
 static struct metric_cell *cell(struct metrics *m, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    bool histogram = kind == METRIC_HISTOGRAM;
+    struct metric *all =
+        kind == METRIC_HISTOGRAM
+            ? metric_new_histogram(m, name, help, NULL, SECONDS, ARRAY_LEN(SECONDS))
+            : metric_new(m, kind, name, help, NULL);
 
-    return metric_at(metric_new(m, kind, name, help, NULL, histogram ? SECONDS : NULL,
-                                histogram ? ARRAY_LEN(SECONDS) : 0),
-                     NULL, 0);
+    return metric_at(all, NULL, 0);
 }
 
 static void metrics_init(struct builder *b)
@@ -382,7 +388,7 @@ static void metrics_init(struct builder *b)
                                                     "6h",  "1d", "8d",  "64d" };
     struct metrics *m = b->o.metrics;
     struct metric *nodes = metric_new(m, METRIC_COUNTER, NAME("nodes_built_total"),
-                                      "Nodes of coarse levels built", "level", NULL, 0);
+                                      "Nodes of coarse levels built", "level");
 
     for (size_t i = 3; i < KEY_LEVELS; i++) {
         struct str label = str_c(levels[i]);
@@ -403,7 +409,7 @@ static void metrics_init(struct builder *b)
     b->m_job_seconds =
         cell(m, METRIC_HISTOGRAM, NAME("build_job_seconds"), "One part, from question to answer");
     b->m_failures = metric_new(m, METRIC_COUNTER, NAME("build_failures_total"),
-                               "Parts that were not built, by the error", "reason", NULL, 0);
+                               "Parts that were not built, by the error", "reason");
 }
 
 static void on_pause_end(void *cookie)

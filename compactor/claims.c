@@ -268,7 +268,8 @@ static void write_some(struct claims *c)
     if (!n)
         return;
     c->claiming = true;
-    coord_txn(c->o.coord, cmp, n, chg, n, on_claimed, c);
+    coord_txn(c->o.coord, &(struct coord_txn){ .cmp = cmp, .cmp_len = n, .chg = chg, .chg_len = n },
+              on_claimed, c);
 }
 
 /* From what is seen to what is done: at every tick and every change. */
@@ -319,7 +320,7 @@ static void put_live(struct claims *c)
                                 .lease = c->lease };
 
     c->putting = true;
-    coord_txn(c->o.coord, NULL, 0, &chg, 1, on_live, c);
+    coord_txn(c->o.coord, &(struct coord_txn){ .chg = &chg, .chg_len = 1 }, on_live, c);
 }
 
 static void on_tick(void *cookie)
@@ -398,7 +399,7 @@ static void on_keep(void *cookie)
 static struct metric_cell *cell(struct metrics *m, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(m, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, kind, name, help, NULL), NULL, 0);
 }
 
 struct claims *claims_new(const struct claims_opts *o)

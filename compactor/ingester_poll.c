@@ -246,15 +246,15 @@ int ingester_poll_new(const struct ingester_poll_opts *o, struct ingester_poll *
     w->o = *o;
     w->m_checks =
         metric_at(metric_new(o->metrics, METRIC_COUNTER, "embertree_compactor_checks_total",
-                             "Questions to ingesters", NULL, NULL, 0),
+                             "Questions to ingesters", NULL),
                   NULL, 0);
     w->m_errors =
         metric_at(metric_new(o->metrics, METRIC_COUNTER, "embertree_compactor_check_errors_total",
-                             "Questions to ingesters that failed", NULL, NULL, 0),
+                             "Questions to ingesters that failed", NULL),
                   NULL, 0);
     for (size_t i = 0; i < GAUGES; i++)
-        w->gauges[i] = metric_new(o->metrics, METRIC_GAUGE, gauge_names[i][0], gauge_names[i][1],
-                                  "ingester", NULL, 0);
+        w->gauges[i] =
+            metric_new(o->metrics, METRIC_GAUGE, gauge_names[i][0], gauge_names[i][1], "ingester");
     if (add_nodes(w, e)) {
         ingester_poll_free(w);
         return e->code;

@@ -91,19 +91,20 @@ static bool is_kept(uint64_t number, const uint64_t *kept, size_t n)
     return false;
 }
 
-int backup_places_sweep(struct object_store *o, uint32_t shard, uint64_t newest,
-                        const uint64_t *kept, size_t n, uint64_t *ret_deleted, struct err *e)
+int backup_places_sweep(struct object_store *o, uint32_t shard, const uint64_t *kept, size_t n,
+                        uint64_t *ret_deleted, struct err *e)
 {
     struct backup_places_all all = { 0 };
     char name[OBJECT_NAME_MAX + 1];
     int code;
 
+    CHECK(n > 0);
     (void)snprintf(name, sizeof(name), PREFIX "%08" PRIx32 "-", shard);
     code = object_list(o, str_c(name), STR_NULL, on_name, &all, e);
     vec_for (i, &all.at) {
         const struct backup_places *p = &all.at.ptr[i];
 
-        if (code || p->number >= newest || is_kept(p->number, kept, n))
+        if (code || p->number >= kept[n - 1] || is_kept(p->number, kept, n))
             continue;
         name_of(p, name);
         code = object_delete(o, str_c(name), e);

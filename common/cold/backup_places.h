@@ -39,9 +39,10 @@ void backup_places_deinit(struct backup_places_all *all);
 /* Appended. ERR_CORRUPT: its bytes are not those it is named by. */
 NODISCARD int backup_places_get(struct object_store *o, const struct backup_places *p,
                                 struct buf *out, struct err *e);
-/* Deletes the places of heads of the shard older than `newest` that are not in `kept`. */
-NODISCARD int backup_places_sweep(struct object_store *o, uint32_t shard, uint64_t newest,
-                                  const uint64_t *kept, size_t n, uint64_t *ret_deleted,
-                                  struct err *e);
+/* Deletes the places of the shard's heads that are older than the newest head and not in `kept`:
+ * `n` numbers in ascending order, at least one; the last is that of the newest head. Adds to
+ * *ret_deleted. */
+NODISCARD int backup_places_sweep(struct object_store *o, uint32_t shard, const uint64_t *kept,
+                                  size_t n, uint64_t *ret_deleted, struct err *e);
 
 #endif

@@ -188,8 +188,8 @@ int backup_sweep(struct backup_sweep *s, const struct backup_sweep_opts *o, uint
     }
     if (!rc) { /* older generations are over: none writes a head after ours */
         size_t first = l.heads.len - MIN(l.heads.len, o->keep);
-        rc = backup_places_sweep(o->o, o->shard, l.heads.ptr[l.heads.len - 1], l.heads.ptr + first,
-                                 l.heads.len - first, ret_deleted, e);
+        rc = backup_places_sweep(o->o, o->shard, l.heads.ptr + first, l.heads.len - first,
+                                 ret_deleted, e);
     }
     if (!rc)
         rc = sweep(s, o->o, &l, ret_deleted, e);

@@ -5,8 +5,8 @@
  * it (part.h), forgotten, and read again.
  *
  *   cold_cache_read: piece there? ─yes─> pread of its file (gone meanwhile: as "no")
- *                         └─no─> a handle of the object store ─> the piece ─> a file, and the
- * caller
+ *                         └─no─> a handle of the object store ─> the piece ─> a file
+ *                                                                        └──> the caller
  *
  * The lock is never held over a read or a write. Two threads that miss the same piece at once both
  * fetch it: simpler than waiting for each other, and no wrong bytes can come of it. Over the
@@ -223,17 +223,19 @@ static int fetch(struct cold_cache *c, struct str name, uint64_t from, size_t le
     return rc;
 }
 
-/* Bytes [from, to) of piece k, appended. */
-static int read_piece(struct cold_cache *c, struct str name, uint64_t size, uint64_t k, size_t from,
-                      size_t to, struct buf *out, struct err *e)
+/* Appends bytes [at, end) of the object that r names; they are of one piece. */
+static int read_piece(struct cold_cache *c, const struct cold_range *r, uint64_t at, uint64_t end,
+                      struct buf *out, struct err *e)
 {
     char file[FILE_LEN + 1];
-    size_t len = (size_t)MIN((uint64_t)COLD_PIECE, size - k * COLD_PIECE);
+    uint64_t k = at / COLD_PIECE, begin = k * COLD_PIECE;
+    size_t len = (size_t)MIN((uint64_t)COLD_PIECE, r->size - begin);
+    size_t from = (size_t)(at - begin), to = (size_t)(end - begin);
     struct piece *p;
     struct buf whole;
     int rc;
 
-    file_of(name, k, file);
+    file_of(r->name, k, file);
     mutex_lock(&c->lock);
     p = map_str_get(c->pieces, str_n(file, FILE_LEN));
     if (p) {
@@ -251,7 +253,7 @@ static int read_piece(struct cold_cache *c, struct str name, uint64_t size, uint
     if (hit)
         return 0;
     buf_init(&whole, COLD_PIECE);
-    rc = fetch(c, name, k * COLD_PIECE, len, &whole, e);
+    rc = fetch(c, r->name, begin, len, &whole, e);
     if (!rc) {
         bool kept = c->dir && write_file(c, file, buf_str(&whole));
         mutex_lock(&c->lock);
@@ -266,19 +268,18 @@ static int read_piece(struct cold_cache *c, struct str name, uint64_t size, uint
     return rc;
 }
 
-int cold_cache_read(struct cold_cache *c, struct str name, uint64_t size, uint64_t at, size_t len,
-                    struct buf *out, struct err *e)
+int cold_cache_read(struct cold_cache *c, const struct cold_range *r, struct buf *out,
+                    struct err *e)
 {
     int rc = 0;
 
     buf_reset(out);
-    if (len > out->max || at > size || len > size - at)
-        return err_set(e, ERR_CORRUPT, "bytes beyond the end of %.*s", STR_ARG(name));
-    for (uint64_t end = at + len; !rc && at < end;) {
-        uint64_t k = at / COLD_PIECE, next = MIN(end, (k + 1) * COLD_PIECE);
+    if (r->len > out->max || r->at > r->size || r->len > r->size - r->at)
+        return err_set(e, ERR_CORRUPT, "bytes beyond the end of %.*s", STR_ARG(r->name));
+    for (uint64_t at = r->at, end = at + r->len; !rc && at < end;) {
+        uint64_t next = MIN(end, (at / COLD_PIECE + 1) * COLD_PIECE);
 
-        rc = read_piece(c, name, size, k, (size_t)(at - k * COLD_PIECE),
-                        (size_t)(next - k * COLD_PIECE), out, e);
+        rc = read_piece(c, r, at, next, out, e);
         at = next;
     }
     return rc;

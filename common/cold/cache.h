@@ -28,10 +28,16 @@ struct cold_cache_stats {
 NODISCARD int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache **ret,
                              struct err *e);
 void cold_cache_free(struct cold_cache *c); /* no thread may read any more; NULL is fine */
-/* Bytes [at, at + len) of object `name`, which has `size` bytes, to *out (replaced). Blocks while
- * the object store answers: as long as cold_read.h says. Errors of object_read. */
-NODISCARD int cold_cache_read(struct cold_cache *c, struct str name, uint64_t size, uint64_t at,
-                              size_t len, struct buf *out, struct err *e);
+/* Bytes [at, at + len) of object `name`, which has `size` bytes. */
+struct cold_range {
+    struct str name; /* borrowed */
+    uint64_t size, at;
+    size_t len;
+};
+/* Reads the range to *out (replaced). Blocks while the object store answers: as long as cold_read.h
+ * says. Errors of object_read; ERR_CORRUPT: the range passes the end of the object, or out->max. */
+NODISCARD int cold_cache_read(struct cold_cache *c, const struct cold_range *r, struct buf *out,
+                              struct err *e);
 /* The bytes turned out to be wrong: the pieces are fetched again next time. */
 void cold_cache_forget(struct cold_cache *c, struct str name, uint64_t at, size_t len);
 void cold_cache_stats(struct cold_cache *c, struct cold_cache_stats *ret);

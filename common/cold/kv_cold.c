@@ -44,7 +44,10 @@ static int fetch(void *cookie, uint64_t at, size_t len, struct buf *out, struct 
 {
     struct fetching *f = cookie;
 
-    return cold_cache_read(f->k->o.cache, str_c(f->p->name), f->p->size, at, len, out, e);
+    return cold_cache_read(
+        f->k->o.cache,
+        &(struct cold_range){ .name = str_c(f->p->name), .size = f->p->size, .at = at, .len = len },
+        out, e);
 }
 
 /* A missing object is damage: "not found" would look like a row that never existed. */

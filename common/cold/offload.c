@@ -38,11 +38,11 @@ static void prefix(struct key *k, struct str s)
     k->len = s.len;
 }
 
-/* In one family, at or behind `from`. */
-static int next_in(struct kv *inner, enum kv_cf cf, struct str from, uint32_t before,
-                   struct cold_unit *ret, bool *ret_found, struct err *e)
+/* The next unit of family unit->cf, at or behind key unit->from. */
+static int next_in(struct kv *inner, uint32_t before, struct cold_unit *unit, bool *ret_found,
+                   struct err *e)
 {
-    struct kv_iter *it = kv_iter_new(inner, NULL, cf, from, STR_NULL);
+    struct kv_iter *it = kv_iter_new(inner, NULL, unit->cf, key_str(&unit->from), STR_NULL);
     int rc = 0;
 
     while (!*ret_found && kv_iter_valid(it)) {
@@ -53,12 +53,11 @@ static int next_in(struct kv *inner, enum kv_cf cf, struct str from, uint32_t be
             rc = err_set(e, ERR_CORRUPT, "a key of %zu bytes among sealed rows", key.len);
             break;
         }
-        uint64_t end = ((uint64_t)get_u32be(key.ptr + 1) + 1) * bucket_slots(cf, head);
+        uint64_t end = ((uint64_t)get_u32be(key.ptr + 1) + 1) * bucket_slots(unit->cf, head);
         if (end <= before) {
-            ret->cf = cf;
-            prefix(&ret->from, str_sub(key, 0, 5));
-            ret->to = ret->from;
-            key_end(&ret->to);
+            prefix(&unit->from, str_sub(key, 0, 5));
+            unit->to = unit->from;
+            key_end(&unit->to);
             *ret_found = true;
         } else if (head < 0xff) { /* all that follow at this level are younger */
             char next = (char)(head + 1);
@@ -77,15 +76,18 @@ int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *unit, bool *
                    struct err *e)
 {
     size_t i = unit->cf == KV_RAW ? 0 : family_at(unit->cf);
-    struct key from = { 0 };
+    struct cold_unit next = { .from = { 0 } };
     int rc = 0;
 
     if (unit->cf != KV_RAW)
-        from = unit->to;
+        next.from = unit->to;
     *ret_found = false;
     for (; !rc && !*ret_found && i < ARRAY_LEN(families); i++) {
-        rc = next_in(kv_cold_inner(k), families[i], key_str(&from), before, unit, ret_found, e);
-        from.len = 0;
+        next.cf = families[i];
+        rc = next_in(kv_cold_inner(k), before, &next, ret_found, e);
+        if (*ret_found)
+            *unit = next;
+        next.from.len = 0;
     }
     return rc;
 }
@@ -113,8 +115,7 @@ int cold_upload(struct object_store *o, uint32_t shard, enum kv_cf cf, const str
 struct packing {
     uint32_t shard;
     enum kv_cf cf;
-    struct object_store *o;
-    uint64_t generation;
+    const struct cold_target *to;
     struct part_writer *w;
     struct kv_batch *b;
     struct cold_moved *moved;
@@ -130,8 +131,8 @@ static int end_part(struct packing *p, struct err *e)
     if (!part_bytes(p->w))
         return 0;
     part_finish(p->w, &info, &object);
-    part_stamp(p->w, p->generation, &info, &object);
-    if (cold_upload(p->o, p->shard, p->cf, &info, object, e))
+    part_stamp(p->w, p->to->generation, &info, &object);
+    if (cold_upload(p->to->o, p->shard, p->cf, &info, object, e))
         return e->code;
     manifest_part_row(p->cf, &info, &p->key, &p->value);
     kv_batch_put(p->b, KV_META, buf_str(&p->key), buf_str(&p->value));
@@ -167,14 +168,11 @@ static void del_owners(struct packing *p, const struct cold_unit *unit)
     kv_batch_del_range(p->b, KV_META, buf_str(&p->key), buf_str(&p->value));
 }
 
-int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
-                 uint64_t generation, struct kv_batch **ret, struct cold_moved *ret_moved,
-                 struct err *e)
+int cold_offload(struct kv *k, const struct cold_unit *unit, const struct cold_target *to,
+                 struct kv_batch **ret, struct cold_moved *ret_moved, struct err *e)
 {
     struct manifest *m = kv_cold_manifest(k, NULL);
-    struct packing p = {
-        .shard = m->shard, .cf = unit->cf, .o = o, .generation = generation, .moved = ret_moved
-    };
+    struct packing p = { .shard = m->shard, .cf = unit->cf, .to = to, .moved = ret_moved };
     struct kv_snap *snap = kv_snap_new(k);
     struct kv_iter *it;
     int rc;

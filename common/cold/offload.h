@@ -19,6 +19,11 @@ struct cold_unit {
 NODISCARD int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *unit, bool *ret_found,
                              struct err *e);
 
+/* Where new parts go. */
+struct cold_target {
+    struct object_store *o; /* borrowed */
+    uint64_t generation;    /* that the caller holds; each part carries it */
+};
 struct cold_moved {
     uint64_t rows, parts, bytes; /* stored in parts */
 };
@@ -28,9 +33,8 @@ struct cold_moved {
  * back. *ret becomes the batch that puts them in the place of the rows; nothing has changed until
  * it is written (kv_cold_watch before, kv_cold_unchanged right before the write). A unit without
  * rows gives a batch that deletes nothing. ERR_LIMIT: a row is too large for a part. */
-NODISCARD int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
-                           uint64_t generation, struct kv_batch **ret, struct cold_moved *ret_moved,
-                           struct err *e);
+NODISCARD int cold_offload(struct kv *k, const struct cold_unit *unit, const struct cold_target *to,
+                           struct kv_batch **ret, struct cold_moved *ret_moved, struct err *e);
 
 /* One part to its name, read back and compared. The same part twice is fine. */
 NODISCARD int cold_upload(struct object_store *o, uint32_t shard, enum kv_cf cf,

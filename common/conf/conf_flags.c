@@ -49,11 +49,18 @@ static bool lookup(const struct conf *c, struct str name, size_t *ret_table,
                                  str_sub(name, (size_t)dot + 1, name.len), ret_table, ret_row);
 }
 
-static const char *next_value(int argc, char *const *argv, int *i, const struct flag *f)
+/* The command line, and the argument that is read. */
+struct arguments {
+    int argc;
+    char *const *argv;
+    int at;
+};
+
+static const char *next_value(struct arguments *a, const struct flag *f)
 {
     if (f->has_value)
         return f->value.ptr;
-    return *i + 1 < argc ? argv[++*i] : NULL;
+    return a->at + 1 < a->argc ? a->argv[++a->at] : NULL;
 }
 
 static int unknown(const struct conf *c, const struct flag *f, struct err *e)
@@ -63,9 +70,9 @@ static int unknown(const struct conf *c, const struct flag *f, struct err *e)
     return err_set(e, ERR_CONFIG, "unknown flag --%s%s (--help lists all)", shown.text, h.text);
 }
 
-/* --help, --version, --print-config, --config: true if it was one of them. */
-static bool fixed_flag(struct conf *c, int argc, char *const *argv, int *i, const struct flag *f,
-                       int *ret_result, struct err *e)
+/* True if the flag is --help, --version, --print-config, --print-reference or --config. */
+static bool fixed_flag(struct conf *c, struct arguments *a, const struct flag *f, int *ret_result,
+                       struct err *e)
 {
     static const struct {
         const char *name;
@@ -86,7 +93,7 @@ static bool fixed_flag(struct conf *c, int argc, char *const *argv, int *i, cons
     }
     if (!str_eqc(f->name, "config"))
         return false;
-    c->file = next_value(argc, argv, i, f);
+    c->file = next_value(a, f);
     if (!c->file || !*c->file)
         *ret_result = err_set(e, ERR_CONFIG, "--config wants the name of a YAML file");
     return true;
@@ -94,16 +101,16 @@ static bool fixed_flag(struct conf *c, int argc, char *const *argv, int *i, cons
 
 /* One flag, which may take the next argument too. In the first pass (apply = false) only the fixed
  * ones count, but all are parsed, to know which argument is a value. */
-static int one_flag(struct conf *c, int argc, char *const *argv, int *i, bool apply, struct err *e)
+static int one_flag(struct conf *c, struct arguments *a, bool apply, struct err *e)
 {
     const struct conf_row *row;
     struct flag f = { 0 };
     const char *value;
     size_t table;
     bool no = false;
-    int result = flag_split(argv[*i], &f, e);
+    int result = flag_split(a->argv[a->at], &f, e);
 
-    if (result || fixed_flag(c, argc, argv, i, &f, &result, e))
+    if (result || fixed_flag(c, a, &f, &result, e))
         return result;
     if (!lookup(c, f.name, &table, &row)) {
         no = str_starts(f.name, STR("no-"));
@@ -116,7 +123,7 @@ static int one_flag(struct conf *c, int argc, char *const *argv, int *i, bool ap
     if (row->type == CONF_T_BOOL && !f.has_value)
         value = no ? "false" : "true";
     else
-        value = next_value(argc, argv, i, &f);
+        value = next_value(a, &f);
     if (!apply)
         return 0;
     if (!value)
@@ -128,10 +135,11 @@ static int one_flag(struct conf *c, int argc, char *const *argv, int *i, bool ap
 
 static int each_flag(struct conf *c, int argc, char *const *argv, bool apply, struct err *e)
 {
+    struct arguments a = { argc, argv, 0 };
     int result = 0;
 
-    for (int i = 1; i < argc && !result; i++)
-        if (one_flag(c, argc, argv, &i, apply, e))
+    for (a.at = 1; a.at < argc && !result; a.at++)
+        if (one_flag(c, &a, apply, e))
             result = apply ? conf_go_on(c, e) : e->code;
     return result;
 }

@@ -52,26 +52,25 @@ static void metrics_start(struct http_server *s)
 
     s->requests =
         metric_new(m, METRIC_COUNTER, "embertree_http_requests_total",
-                   "Replies by route, method and class of status.", "route,method,status", NULL, 0);
-    s->seconds = metric_new(m, METRIC_HISTOGRAM, "embertree_http_request_duration_seconds",
-                            "From the end of the request's head to the reply.", "route", buckets,
-                            ARRAY_LEN(buckets));
+                   "Replies by route, method and class of status.", "route,method,status");
+    s->seconds = metric_new_histogram(m, "embertree_http_request_duration_seconds",
+                                      "From the end of the request's head to the reply.", "route",
+                                      buckets, ARRAY_LEN(buckets));
     refused = metric_new(m, METRIC_COUNTER, "embertree_http_refused_total",
-                         "Connections and requests refused before any handler.", "reason", NULL, 0);
+                         "Connections and requests refused before any handler.", "reason");
     for (size_t i = 0; i < HTTP_REFUSALS; i++)
         s->refused[i] = metric_at(refused, (struct str[]){ str_c(reasons[i]) }, 1);
-    s->running =
-        metric_at(metric_new(m, METRIC_GAUGE, "embertree_http_requests_in_flight",
-                             "Requests between their head and their reply.", NULL, NULL, 0),
-                  NULL, 0);
-    s->connections = metric_at(metric_new(m, METRIC_GAUGE, "embertree_http_connections",
-                                          "Open client connections.", NULL, NULL, 0),
-                               NULL, 0);
+    s->running = metric_at(metric_new(m, METRIC_GAUGE, "embertree_http_requests_in_flight",
+                                      "Requests between their head and their reply.", NULL),
+                           NULL, 0);
+    s->connections = metric_at(
+        metric_new(m, METRIC_GAUGE, "embertree_http_connections", "Open client connections.", NULL),
+        NULL, 0);
     s->received = metric_at(metric_new(m, METRIC_COUNTER, "embertree_http_received_bytes_total",
-                                       "Bytes read from clients.", NULL, NULL, 0),
+                                       "Bytes read from clients.", NULL),
                             NULL, 0);
     s->sent = metric_at(metric_new(m, METRIC_COUNTER, "embertree_http_sent_bytes_total",
-                                   "Bytes handed over for clients.", NULL, NULL, 0),
+                                   "Bytes handed over for clients.", NULL),
                         NULL, 0);
 }
 
@@ -96,7 +95,7 @@ static int start_tls(struct http_server *s, struct err *e)
         s->o.tls_only = true;
     s->tls_not_after =
         metric_at(metric_new(o->metrics, METRIC_GAUGE, "embertree_http_tls_not_after_seconds",
-                             "When the certificate in use ends.", NULL, NULL, 0),
+                             "When the certificate in use ends.", NULL),
                   NULL, 0);
     metric_set(s->tls_not_after, tls_ctx_not_after(s->tls));
     return 0;

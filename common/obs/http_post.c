@@ -186,8 +186,7 @@ static int read_status(const struct call *c, int *ret_status, struct err *e)
     return 0;
 }
 
-static int converse(const struct call *c, const char *path, const char *headers, struct str body,
-                    int *ret_status, struct err *e)
+static int converse(const struct call *c, const struct http_post *p, int *ret_status, struct err *e)
 {
     struct buf head;
     int result;
@@ -196,7 +195,7 @@ static int converse(const struct call *c, const char *path, const char *headers,
     (void)buf_addf(&head,
                    "POST %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
                    "Content-Length: %zu\r\n%s\r\n",
-                   c->to->prefix, path, c->to->host, body.len, headers);
+                   c->to->prefix, p->path, c->to->host, p->body.len, p->headers);
     if (!buf_ok(&head))
         result = err_set(e, ERR_LIMIT, "request head over 64 KiB");
     else
@@ -204,7 +203,7 @@ static int converse(const struct call *c, const char *path, const char *headers,
     if (!result)
         result = send_all(c, buf_str(&head), e);
     if (!result)
-        result = send_all(c, body, e);
+        result = send_all(c, p->body, e);
     /* A server that refuses a body may answer and close before it read all: its answer counts. */
     if (!result || result == ERR_IO)
         result = read_status(c, ret_status, e);
@@ -212,16 +211,16 @@ static int converse(const struct call *c, const char *path, const char *headers,
     return result;
 }
 
-int http_post(const struct http_target *t, const char *path, const char *headers, struct str body,
-              uint32_t timeout_ms, int cancel_fd, int *ret_status, struct err *e)
+int http_post(const struct http_target *t, const struct http_post *p, int *ret_status,
+              struct err *e)
 {
     struct call c = { t, socket(t->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                      cancel_fd, clock_mono_ms(clock_real()) + timeout_ms };
+                      p->cancel_fd, clock_mono_ms(clock_real()) + p->timeout_ms };
     int result;
 
     if (c.fd < 0)
         return err_errno(e, errno, "no socket");
-    result = converse(&c, path, headers, body, ret_status, e);
+    result = converse(&c, p, ret_status, e);
     (void)close(c.fd);
     return result;
 }

@@ -22,11 +22,17 @@ struct http_target {
 /* "http://127.0.0.1:4040", "http://[::1]:80/base", "http://localhost:4040": loopback only, since
  * nothing here encrypts or authenticates. */
 NODISCARD int http_target_parse(const char *url, struct http_target *ret, struct err *e);
-/* `path`: "/ingest?..."; `headers`: lines each ended by \r\n, or "". Returns 0 once a status was
- * read, whatever it is. Ends with ERR_CANCELED once `cancel_fd` is readable (-1: no such
- * descriptor). Errors: ERR_UNAVAILABLE (no connection), ERR_TIMEOUT, ERR_IO. */
-NODISCARD int http_post(const struct http_target *t, const char *path, const char *headers,
-                        struct str body, uint32_t timeout_ms, int cancel_fd, int *ret_status,
+/* One request; all of it is borrowed for the call. */
+struct http_post {
+    const char *path;    /* "/ingest?..." */
+    const char *headers; /* lines, each ended by \r\n; or "" */
+    struct str body;
+    uint32_t timeout_ms; /* of the whole call */
+    int cancel_fd;       /* readable: the call ends with ERR_CANCELED; -1: no such descriptor */
+};
+/* Returns 0 once a status was read, whatever it is. Errors: ERR_UNAVAILABLE (no connection),
+ * ERR_TIMEOUT, ERR_CANCELED, ERR_IO. */
+NODISCARD int http_post(const struct http_target *t, const struct http_post *p, int *ret_status,
                         struct err *e);
 
 #endif

@@ -141,23 +141,19 @@ static size_t position(const struct metrics *m, const char *name)
     return lo;
 }
 
-struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *name,
-                          const char *help, const char *labels, const double *buckets,
-                          size_t buckets_len)
+/* The metric of this name, which is made if the registry has none; *ret_made: it was. Under the
+ * lock. */
+static struct metric *get_or_make(struct metrics *m, enum metric_kind kind, const char *name,
+                                  const char *help, const char *labels, bool *ret_made)
 {
+    size_t at = position(m, name);
     struct metric *n;
-    size_t at;
 
     CHECK(name_ok(name));
-    CHECK(buckets_len <= BUCKETS_MAX && (buckets_len == 0 || kind == METRIC_HISTOGRAM));
-    for (size_t i = 1; i < buckets_len; i++)
-        CHECK(buckets[i - 1] < buckets[i]);
-    mutex_lock(&m->lock);
-    at = position(m, name);
+    *ret_made = false;
     if (at < m->list.len && strcmp(m->list.ptr[at]->name, name) == 0) {
         n = m->list.ptr[at];
         CHECK(n->kind == kind);
-        mutex_unlock(&m->lock);
         return n;
     }
     n = XNEW(struct metric);
@@ -166,14 +162,43 @@ struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *
     n->name = xstrdup(name);
     n->help = xstrdup(help);
     split_labels(n, labels);
-    if (buckets_len)
-        memcpy(n->bounds, buckets, buckets_len * sizeof(*buckets));
-    n->bounds_len = buckets_len;
     n->by_key = map_str_new();
     vec_push(&m->list, n);
     memmove(m->list.ptr + at + 1, m->list.ptr + at,
             (m->list.len - 1 - at) * sizeof(struct metric *));
     m->list.ptr[at] = n;
+    *ret_made = true;
+    return n;
+}
+
+struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *name,
+                          const char *help, const char *labels)
+{
+    struct metric *n;
+    bool made;
+
+    CHECK(kind != METRIC_HISTOGRAM);
+    mutex_lock(&m->lock);
+    n = get_or_make(m, kind, name, help, labels, &made);
+    mutex_unlock(&m->lock);
+    return n;
+}
+
+struct metric *metric_new_histogram(struct metrics *m, const char *name, const char *help,
+                                    const char *labels, const double *buckets, size_t buckets_len)
+{
+    struct metric *n;
+    bool made;
+
+    CHECK(buckets_len > 0 && buckets_len <= BUCKETS_MAX);
+    for (size_t i = 1; i < buckets_len; i++)
+        CHECK(buckets[i - 1] < buckets[i]);
+    mutex_lock(&m->lock);
+    n = get_or_make(m, METRIC_HISTOGRAM, name, help, labels, &made);
+    if (made) {
+        memcpy(n->bounds, buckets, buckets_len * sizeof(*buckets));
+        n->bounds_len = buckets_len;
+    }
     mutex_unlock(&m->lock);
     return n;
 }

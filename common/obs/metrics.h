@@ -21,11 +21,13 @@ struct metric_cell;
 
 struct metrics *metrics_new(void);
 void metrics_free(struct metrics *m);
-/* Registering the same name again returns the first. `labels`: comma-separated names or NULL.
- * `buckets`: ascending upper bounds of a histogram (values in the metric's unit), else NULL. */
+/* Registers a counter or a gauge; the same name again returns the first. `labels`: comma-separated
+ * names or NULL. */
 struct metric *metric_new(struct metrics *m, enum metric_kind kind, const char *name,
-                          const char *help, const char *labels, const double *buckets,
-                          size_t buckets_len);
+                          const char *help, const char *labels);
+/* The same for a histogram. `buckets`: ascending upper bounds, values in the metric's unit. */
+struct metric *metric_new_histogram(struct metrics *m, const char *name, const char *help,
+                                    const char *labels, const double *buckets, size_t buckets_len);
 /* Values in the order of the label names; none for a metric without labels. */
 struct metric_cell *metric_at(struct metric *m, const struct str *values, size_t n);
 /* Frees the cell with these values, so that there is a place for another. Nothing happens if there

@@ -344,17 +344,16 @@ static void add_metrics(struct selfprof *p)
     if (!m)
         return;
     p->samples = metric_at(metric_new(m, METRIC_COUNTER, "embertree_selfprof_samples_total",
-                                      "Samples of our own CPU.", NULL, NULL, 0),
+                                      "Samples of our own CPU.", NULL),
                            NULL, 0);
-    p->broken =
-        metric_at(metric_new(m, METRIC_COUNTER, "embertree_selfprof_broken_stacks_total",
-                             "Samples whose stack could not be walked to its root.", NULL, NULL, 0),
-                  NULL, 0);
+    p->broken = metric_at(metric_new(m, METRIC_COUNTER, "embertree_selfprof_broken_stacks_total",
+                                     "Samples whose stack could not be walked to its root.", NULL),
+                          NULL, 0);
     p->dropped = metric_at(metric_new(m, METRIC_COUNTER, "embertree_selfprof_dropped_samples_total",
-                                      "Samples dropped because the ring was full.", NULL, NULL, 0),
+                                      "Samples dropped because the ring was full.", NULL),
                            NULL, 0);
     p->armed = metric_at(metric_new(m, METRIC_GAUGE, "embertree_selfprof_threads",
-                                    "Threads that are sampled.", NULL, NULL, 0),
+                                    "Threads that are sampled.", NULL),
                          NULL, 0);
 }
 

@@ -69,7 +69,7 @@ static void add_metrics(struct selfprof_sender *s)
     if (!s->o->metrics)
         return;
     m = metric_new(s->o->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total",
-                   "Profiles of this process that were pushed, or dropped.", "result", NULL, 0);
+                   "Profiles of this process that were pushed, or dropped.", "result");
     s->sent = metric_at(m, &ok, 1);
     s->failed = metric_at(m, &failed, 1);
 }
@@ -207,9 +207,14 @@ static bool send_one(struct selfprof_sender *s, const struct push *p, int stop_f
 {
     struct err e = { 0 };
     int status = 0;
+    const struct http_post post = { .path = p->path,
+                                    .headers = p->headers,
+                                    .body = p->body,
+                                    .timeout_ms = TIMEOUT_MS,
+                                    .cancel_fd = stop_fd };
     bool too_old = clock_mono_ms(s->o->env->clock) - p->born_ms >= AGE_MAX_MS;
 
-    if (!http_post(&s->target, p->path, p->headers, p->body, TIMEOUT_MS, stop_fd, &status, &e)) {
+    if (!http_post(&s->target, &post, &status, &e)) {
         if (status / 100 == 2) {
             if (s->sent)
                 metric_add(s->sent, 1);

@@ -299,20 +299,20 @@ static int begin(struct copy_in *in, const struct copy_in *old, struct err *e)
     return rc;
 }
 
-int copy_in_begin(const char *base, const struct copy_faults *faults, const char *source,
-                  uint64_t id, struct copy_list *list, struct copy_in **ret, struct err *e)
+int copy_in_begin(const char *base, const struct copy_faults *faults, struct copy_offer *offer,
+                  struct copy_in **ret, struct err *e)
 {
     struct copy_in *in = in_new(base, faults, e), *old = NULL;
     int rc;
 
     if (!in) {
-        copy_list_free(list);
+        copy_list_free(&offer->list);
         return e->code;
     }
-    in->list = *list;
-    *list = (struct copy_list){ 0 };
-    in->id = id;
-    (void)snprintf(in->source, sizeof(in->source), "%s", source);
+    in->list = offer->list;
+    offer->list = (struct copy_list){ 0 };
+    in->id = offer->id;
+    (void)snprintf(in->source, sizeof(in->source), "%s", offer->source);
     make_room(in);
     if (copy_in_load(base, faults, &old, e))
         old = NULL;
@@ -378,10 +378,17 @@ static int note_whole(struct copy_in *in, size_t file, int fd, const char *path,
     return rc;
 }
 
-static int put(struct copy_in *in, size_t file, uint64_t offset, struct str bytes, uint64_t *piece,
-               uint64_t sum, struct err *e)
+/* Where the sum of a piece is kept. */
+static uint64_t *piece_at(struct copy_in *in, size_t file, uint64_t offset)
+{
+    return &in->pieces[in->first[file] + (size_t)(offset / COPY_PIECE_BYTES)];
+}
+
+static int put(struct copy_in *in, size_t file, uint64_t offset, struct str bytes, uint64_t sum,
+               struct err *e)
 {
     char path[COPY_PATH_BYTES];
+    uint64_t *piece = piece_at(in, file, offset);
     int rc = copy_path(path, in->dir, in->list.files[file].name, e);
 
     if (!rc)
@@ -414,17 +421,15 @@ int copy_in_write(struct copy_in *in, size_t file, uint64_t offset, struct str b
                   struct err *e)
 {
     const struct copy_file *f = &in->list.files[file];
-    size_t at = (size_t)(offset / COPY_PIECE_BYTES);
 
     CHECK(file < in->list.len && offset < f->size && offset % COPY_PIECE_BYTES == 0);
     if (bytes.len != MIN(f->size - offset, (uint64_t)COPY_PIECE_BYTES) ||
         copy_piece_sum(bytes, f->name, offset) != sum)
         return err_set(e, ERR_CORRUPT, "%zu bytes of %s at %" PRIu64 " came in damaged from %s",
                        bytes.len, f->name, offset, in->source);
-    uint64_t *piece = &in->pieces[in->first[file] + at];
-    if (*piece || in->sums[file])
+    if (*piece_at(in, file, offset) || in->sums[file])
         return 0;
-    return put(in, file, offset, bytes, piece, sum, e);
+    return put(in, file, offset, bytes, sum, e);
 }
 
 uint64_t copy_in_total(const struct copy_in *in)

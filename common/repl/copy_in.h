@@ -26,11 +26,16 @@ struct copy_in {
 /* Loads the files of an earlier try from base/in. ERR_NOT_FOUND: none is of use. */
 NODISCARD int copy_in_load(const char *base, const struct copy_faults *faults, struct copy_in **ret,
                            struct err *e);
-/* Begins or continues: files that are here whole, and equal, stay; all others are deleted. The list
- * is taken over, also on failure. */
-NODISCARD int copy_in_begin(const char *base, const struct copy_faults *faults, const char *source,
-                            uint64_t id, struct copy_list *list, struct copy_in **ret,
-                            struct err *e);
+/* A copy that another replica offers. */
+struct copy_offer {
+    const char *source; /* name of its node; borrowed */
+    uint64_t id;        /* of the copy, chosen by the source */
+    struct copy_list list;
+};
+/* Begins or continues: files that are here whole, and equal, stay; all others are deleted. Takes
+ * over offer->list, also on failure. */
+NODISCARD int copy_in_begin(const char *base, const struct copy_faults *faults,
+                            struct copy_offer *offer, struct copy_in **ret, struct err *e);
 /* ERR_CORRUPT: not what was sent; nothing happened. A piece that arrived before is skipped. */
 NODISCARD int copy_in_write(struct copy_in *in, size_t file, uint64_t offset, struct str bytes,
                             uint64_t sum, struct err *e);

@@ -360,13 +360,14 @@ static void begin_run(void *cookie)
 {
     struct pull *p = cookie;
     const struct repl_node *n = p->c->n;
-    struct copy_list list = p->list;
+    struct copy_offer offer = { .source = p->source, .id = p->id, .list = p->list };
+    struct copy_list *list = &offer.list;
     int rc;
 
     err_clear(&p->err);
-    list.files = XNEW_ARRAY(struct copy_file, list.len);
-    memcpy(list.files, p->list.files, list.len * sizeof(*list.files));
-    rc = copy_in_begin(p->c->base, n->o.copy_faults, p->source, p->id, &list, &p->in, &p->err);
+    list->files = XNEW_ARRAY(struct copy_file, list->len);
+    memcpy(list->files, p->list.files, list->len * sizeof(*list->files));
+    rc = copy_in_begin(p->c->base, n->o.copy_faults, &offer, &p->in, &p->err);
     if (!rc)
         err_clear(&p->err);
 }

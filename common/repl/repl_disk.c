@@ -46,7 +46,9 @@ static int log_do(struct repl_node *n, struct log_op *op, struct err *e)
         break;
     }
     op->entries = XNEW_ARRAY(struct repl_entry *, READ_MAX);
-    int code = rlog_read(n->log, op->a, op->bytes_max, op->entries, READ_MAX, &op->len, e);
+    int code = rlog_read(
+        n->log, &(struct rlog_range){ .from = op->a, .max = READ_MAX, .bytes_max = op->bytes_max },
+        op->entries, &op->len, e);
     if (code)
         op->len = 0;
     return code == ERR_NOT_FOUND ? 0 : code; /* dropped or replaced meanwhile */

@@ -262,7 +262,7 @@ static void on_timer(void *cookie)
 
 static struct metric_cell *counter(struct repl_hub *h, const char *name, const char *help)
 {
-    return metric_at(metric_new(h->o.metrics, METRIC_COUNTER, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(h->o.metrics, METRIC_COUNTER, name, help, NULL), NULL, 0);
 }
 
 struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)

@@ -206,8 +206,13 @@ static bool version_read(const uint8_t *p, uint8_t speaks_min, uint8_t speaks_ma
     return version >= speaks_min && version <= speaks_max;
 }
 
-static int parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, bool bare,
-                 struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e)
+struct accepted {
+    uint8_t min, max; /* versions of this build */
+    bool bare;        /* the checksum is 0 */
+};
+
+static int parse(struct str in, const struct accepted *a, struct rpc_frame *ret,
+                 enum rpc_drop *ret_why, struct err *e)
 {
     const uint8_t *p = (const uint8_t *)(const void *)in.ptr;
     static const uint8_t zero[AT_CRC - AT_ZERO];
@@ -221,11 +226,11 @@ static int parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, bool bar
     if (memcmp(p, magic, sizeof(magic)))
         return err_set(e, ERR_CORRUPT, "frame does not start with EMBR");
     *ret_why = RPC_DROP_VERSION;
-    if (!version_read(p, speaks_min, speaks_max))
+    if (!version_read(p, a->min, a->max))
         return err_set(e, ERR_UNAVAILABLE,
                        "frame is in rpc version %u, this build reads %u to %u: upgrade one "
                        "version at a time",
-                       p[AT_VERSION], speaks_min, speaks_max);
+                       p[AT_VERSION], a->min, a->max);
 
     size_t head = get_u16le(p + AT_HEAD), addr_len = get_u16le(p + AT_ADDR_LEN);
     uint32_t length = get_u32le(p + AT_LENGTH);
@@ -235,7 +240,7 @@ static int parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, bool bar
         return err_set(e, ERR_CORRUPT, "frame of %zu bytes says %zu of head and %u of payload",
                        in.len, head, length);
     *ret_why = RPC_DROP_CHECKSUM;
-    if ((bare ? 0 : frame_crc(p, in.len)) != get_u32le(p + AT_CRC))
+    if ((a->bare ? 0 : frame_crc(p, in.len)) != get_u32le(p + AT_CRC))
         return err_set(e, ERR_CORRUPT, "frame of %zu bytes has a wrong checksum", in.len);
     *ret_why = RPC_DROP_HEADER;
     read_fields(p, &f);
@@ -261,11 +266,11 @@ static int parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, bool bar
 int rpc_frame_parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, struct rpc_frame *ret,
                     enum rpc_drop *ret_why, struct err *e)
 {
-    return parse(in, speaks_min, speaks_max, false, ret, ret_why, e);
+    return parse(in, &(struct accepted){ speaks_min, speaks_max, .bare = false }, ret, ret_why, e);
 }
 
 int rpc_frame_parse_bare(struct str in, uint8_t speaks_min, uint8_t speaks_max,
                          struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e)
 {
-    return parse(in, speaks_min, speaks_max, true, ret, ret_why, e);
+    return parse(in, &(struct accepted){ speaks_min, speaks_max, .bare = true }, ret, ret_why, e);
 }

@@ -630,7 +630,10 @@ int rpc_framed_open(const struct rpc_pipe_ops *pipes, bool zstd, const struct rp
     p->sources = rpc_reassembly_new(o->message_max, o->assembly_max);
     p->pack_out = rpc_pack_new(o->loop, o->pool, on_packed, p);
     p->pack_in = rpc_pack_new(o->loop, o->pool, on_unpacked, p);
-    if (pipes->ear_open(o->net, o->loop, p->listen, port_on_frame, p, &p->ear, e)) {
+    const struct rpc_ear_opts ear = {
+        .net = o->net, .loop = o->loop, .listen = p->listen, .on_frame = port_on_frame, .cookie = p
+    };
+    if (pipes->ear_open(&ear, &p->ear, e)) {
         framed_close(&p->port);
         return e->code;
     }

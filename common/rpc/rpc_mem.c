@@ -363,22 +363,20 @@ static int mem_pipe_open(struct rpc_ear *from, const char *addr, void (*on_room)
     return 0;
 }
 
-static int mem_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                        bool (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
-                        struct err *e)
+static int mem_ear_open(const struct rpc_ear_opts *o, struct rpc_ear **ret, struct err *e)
 {
-    struct rpc_mem *m = mem_of(net);
+    struct rpc_mem *m = mem_of(o->net);
     struct mem_ear *n;
 
-    if (map_str_get(m->ears, str_c(listen)))
-        return err_set(e, ERR_CONFIG, "%s is taken", listen);
+    if (map_str_get(m->ears, str_c(o->listen)))
+        return err_set(e, ERR_CONFIG, "%s is taken", o->listen);
     n = XNEW(struct mem_ear);
     n->ear.ops = &mem_pipe_ops;
     n->mem = m;
-    n->loop = loop;
-    addr_copy(n->addr, listen);
-    n->on_frame = on_frame;
-    n->cookie = cookie;
+    n->loop = o->loop;
+    addr_copy(n->addr, o->listen);
+    n->on_frame = o->on_frame;
+    n->cookie = o->cookie;
     CHECK(map_str_put(m->ears, str_c(n->addr), n) == NULL);
     *ret = &n->ear;
     return 0;

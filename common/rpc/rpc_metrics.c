@@ -69,20 +69,20 @@ struct rpc_metrics *rpc_metrics_new(struct metrics *r)
     struct metric *dropped, *frames, *bytes;
 
     m->calls = metric_new(r, METRIC_COUNTER, "embertree_rpc_calls_total",
-                          "Calls to other nodes that ended, by how", "method,result", NULL, 0);
+                          "Calls to other nodes that ended, by how", "method,result");
     m->served = metric_new(r, METRIC_COUNTER, "embertree_rpc_served_total",
-                           "Requests of other nodes answered, by how", "method,result", NULL, 0);
-    m->seconds = metric_new(r, METRIC_HISTOGRAM, "embertree_rpc_call_seconds",
-                            "Time from call to reply, error or deadline", "method", bounds,
-                            ARRAY_LEN(bounds));
+                           "Requests of other nodes answered, by how", "method,result");
+    m->seconds = metric_new_histogram(r, "embertree_rpc_call_seconds",
+                                      "Time from call to reply, error or deadline", "method",
+                                      bounds, ARRAY_LEN(bounds));
     m->peer_up = metric_new(r, METRIC_GAUGE, "embertree_rpc_peer_up",
-                            "1 while a peer this node calls answers pings", "peer", NULL, 0);
+                            "1 while a peer this node calls answers pings", "peer");
     dropped = metric_new(r, METRIC_COUNTER, "embertree_rpc_dropped_total",
-                         "Frames and messages dropped, by reason", "reason", NULL, 0);
+                         "Frames and messages dropped, by reason", "reason");
     frames = metric_new(r, METRIC_COUNTER, "embertree_rpc_frames_total", "Frames on sockets",
-                        "direction", NULL, 0);
+                        "direction");
     bytes = metric_new(r, METRIC_COUNTER, "embertree_rpc_bytes_total", "Bytes of frames on sockets",
-                       "direction", NULL, 0);
+                       "direction");
     for (int i = RPC_DROP_NONE + 1; i < RPC_DROPS; i++)
         m->dropped[i] = cell(dropped, rpc_drop_name((enum rpc_drop)i));
     m->frames_out = cell(frames, "out");
@@ -90,13 +90,13 @@ struct rpc_metrics *rpc_metrics_new(struct metrics *r)
     m->bytes_out = cell(bytes, "out");
     m->bytes_in = cell(bytes, "in");
     m->queued = cell(metric_new(r, METRIC_GAUGE, "embertree_rpc_queue_bytes",
-                                "Bytes waiting to be sent to peers", NULL, NULL, 0),
+                                "Bytes waiting to be sent to peers", NULL),
                      NULL);
     m->stale = cell(metric_new(r, METRIC_COUNTER, "embertree_rpc_stale_replies_total",
-                               "Replies to calls that had ended already", NULL, NULL, 0),
+                               "Replies to calls that had ended already", NULL),
                     NULL);
     m->resets = cell(metric_new(r, METRIC_COUNTER, "embertree_rpc_reconnects_total",
-                                "Connections reopened because a peer fell silent", NULL, NULL, 0),
+                                "Connections reopened because a peer fell silent", NULL),
                      NULL);
     return m;
 }

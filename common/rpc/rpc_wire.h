@@ -89,19 +89,25 @@ struct rpc_wire_ops {
     size_t (*link_queued)(struct rpc_link *l);            /* bytes */
 };
 
-/* A pipe carries whole frames one way. on_frame: false if the frame is not of our cluster, or not
- * sealed as it must be: a peer that sends no other frames counts as unauthenticated. */
+/* A pipe carries whole frames one way. */
 struct rpc_pipe_ops;
 struct rpc_ear { /* listening */
     const struct rpc_pipe_ops *ops;
+};
+struct rpc_ear_opts {
+    struct rpc_net *net; /* outlives the ear, as the loop does */
+    struct loop *loop;
+    const char *listen; /* address; borrowed for the call */
+    /* Returns false if the frame is not of our cluster, or not sealed as it must be: a peer that
+     * sends no other frames counts as unauthenticated. */
+    bool (*on_frame)(void *cookie, struct str frame);
+    void *cookie;
 };
 struct rpc_pipe {
     const struct rpc_pipe_ops *ops;
 };
 struct rpc_pipe_ops {
-    int (*ear_open)(struct rpc_net *net, struct loop *loop, const char *listen,
-                    bool (*on_frame)(void *cookie, struct str frame), void *cookie,
-                    struct rpc_ear **ret, struct err *e) NODISCARD;
+    int (*ear_open)(const struct rpc_ear_opts *o, struct rpc_ear **ret, struct err *e) NODISCARD;
     void (*ear_close)(struct rpc_ear *e);
     int (*open)(struct rpc_ear *from, const char *addr, void (*on_room)(void *cookie), void *cookie,
                 struct rpc_pipe **ret, struct err *e) NODISCARD;

@@ -125,8 +125,13 @@ static void send_doc(struct adhoc_job *job, Embertree__DocRequest *m, rpc_done_f
     p = buf_room(&b, size);
     CHECK(p || !size);
     b.len += embertree__doc_request__pack(m, (uint8_t *)(void *)p);
-    (void)route_ask(d->route, route_target(d->route, shard), RPC_DOC, &b, d->conf->ack_ms, done,
-                    job);
+    (void)route_ask(d->route,
+                    &(struct route_query){ .target = route_target(d->route, shard),
+                                           .method = RPC_DOC,
+                                           .deadline_ms = d->conf->ack_ms,
+                                           .done = done,
+                                           .cookie = job },
+                    &b);
 }
 
 static Embertree__DocReply *read_reply(struct adhoc_job *job, struct str reply,

@@ -14,32 +14,33 @@ void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m,
 {
     dm->clock = clock;
 #define COUNTER(field, name, help) \
-    dm->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL, NULL, 0), NULL, 0);
+    dm->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL), NULL, 0);
 #define GAUGE(field, name, help) \
-    dm->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, NULL, NULL, 0), NULL, 0);
+    dm->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, NULL), NULL, 0);
     DISTRIBUTOR_COUNTERS(COUNTER)
     DISTRIBUTOR_GAUGES(GAUGE)
 #undef COUNTER
 #undef GAUGE
-    dm->decode_seconds = metric_at(metric_new(m, METRIC_HISTOGRAM, NAME("decode_seconds"),
-                                              "From the body to the packed request, on the pool",
-                                              NULL, SECONDS, ARRAY_LEN(SECONDS)),
-                                   NULL, 0);
-    dm->ack_seconds = metric_at(metric_new(m, METRIC_HISTOGRAM, NAME("ack_seconds"),
-                                           "From sending a write request to its ack", NULL, SECONDS,
-                                           ARRAY_LEN(SECONDS)),
+    dm->decode_seconds =
+        metric_at(metric_new_histogram(m, NAME("decode_seconds"),
+                                       "From the body to the packed request, on the pool", NULL,
+                                       SECONDS, ARRAY_LEN(SECONDS)),
+                  NULL, 0);
+    dm->ack_seconds = metric_at(metric_new_histogram(m, NAME("ack_seconds"),
+                                                     "From sending a write request to its ack",
+                                                     NULL, SECONDS, ARRAY_LEN(SECONDS)),
                                 NULL, 0);
     struct metric *drops =
         metric_new(m, METRIC_COUNTER, NAME("left_out_total"),
-                   "Parts of accepted pushes left out or changed, by what it was", "what", NULL, 0);
+                   "Parts of accepted pushes left out or changed, by what it was", "what");
     for (enum push_drop d = 0; d < PUSH_DROPS; d++) {
         struct str what = str_c(push_drop_name(d));
         dm->drops[d] = metric_at(drops, &what, 1);
     }
     dm->requests = metric_new(m, METRIC_COUNTER, NAME("requests_total"),
-                              "Pushes that were let in, by format", "format", NULL, 0);
+                              "Pushes that were let in, by format", "format");
     dm->refused = metric_new(m, METRIC_COUNTER, NAME("refused_total"),
-                             "Pushes answered with an error, by its name", "reason", NULL, 0);
+                             "Pushes answered with an error, by its name", "reason");
 }
 
 void distributor_refused(struct distributor_metrics *dm, const struct err *e, const char *peer)

@@ -476,12 +476,12 @@ int forward_new(struct distributor *d, struct forward **ret, struct err *e)
     f->reserve_bytes = reserve_of(ctx, dir);
     f->config_ok =
         metric_at(metric_new(ctx->metrics, METRIC_GAUGE, "embertree_distributor_forward_config_ok",
-                             "1 if the file of targets is in use as it is now", NULL, NULL, 0),
+                             "1 if the file of targets is in use as it is now", NULL),
                   NULL, 0);
-    f->loops = metric_at(
-        metric_new(ctx->metrics, METRIC_COUNTER, "embertree_distributor_forward_loops_total",
-                   "Pushes that too many servers had forwarded already", NULL, NULL, 0),
-        NULL, 0);
+    f->loops = metric_at(metric_new(ctx->metrics, METRIC_COUNTER,
+                                    "embertree_distributor_forward_loops_total",
+                                    "Pushes that too many servers had forwarded already", NULL),
+                         NULL, 0);
     mutex_init(&f->lock);
     f->wake = chan_new(1, NULL, NULL);
     if (read_config(f, e)) {

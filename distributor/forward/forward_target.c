@@ -80,13 +80,11 @@ static void count_init(struct counts *c, struct metrics *m, struct str name)
 {
 #define PREFIX "embertree_distributor_forward_"
 #define X(field, title, help) \
-    c->field =                \
-        metric_at(metric_new(m, METRIC_COUNTER, PREFIX title, help, "target", NULL, 0), &name, 1);
+    c->field = metric_at(metric_new(m, METRIC_COUNTER, PREFIX title, help, "target"), &name, 1);
     COUNTERS(X)
 #undef X
 #define X(field, title, help) \
-    c->field =                \
-        metric_at(metric_new(m, METRIC_GAUGE, PREFIX title, help, "target", NULL, 0), &name, 1);
+    c->field = metric_at(metric_new(m, METRIC_GAUGE, PREFIX title, help, "target"), &name, 1);
     GAUGES(X)
 #undef X
 }

@@ -106,22 +106,20 @@ static void make_metrics(struct rules *r)
 {
     struct metrics *m = r->d->ctx->metrics;
 
-    r->profiles =
-        metric_new(m, METRIC_COUNTER, "embertree_discarded_profiles_total",
-                   "Profiles refused, or left out as a whole by rules", "reason,tenant", NULL, 0);
-    r->bytes = metric_new(m, METRIC_COUNTER, "embertree_discarded_bytes_total",
-                          "Bytes of those profiles, unzipped where they came so far",
-                          "reason,tenant", NULL, 0);
-    r->series =
-        metric_new(m, METRIC_COUNTER, "embertree_discarded_series_total",
-                   "Series of accepted profiles that rules left out", "reason,tenant", NULL, 0);
+    r->profiles = metric_new(m, METRIC_COUNTER, "embertree_discarded_profiles_total",
+                             "Profiles refused, or left out as a whole by rules", "reason,tenant");
+    r->bytes =
+        metric_new(m, METRIC_COUNTER, "embertree_discarded_bytes_total",
+                   "Bytes of those profiles, unzipped where they came so far", "reason,tenant");
+    r->series = metric_new(m, METRIC_COUNTER, "embertree_discarded_series_total",
+                           "Series of accepted profiles that rules left out", "reason,tenant");
     r->group_profiles =
         metric_new(m, METRIC_COUNTER, "embertree_usage_group_received_profiles_total",
-                   "Profiles received, by usage group", "tenant,usage_group", NULL, 0);
+                   "Profiles received, by usage group", "tenant,usage_group");
     r->group_bytes = metric_new(m, METRIC_COUNTER, "embertree_usage_group_received_bytes_total",
-                                "Bytes of those profiles, unzipped", "tenant,usage_group", NULL, 0);
+                                "Bytes of those profiles, unzipped", "tenant,usage_group");
     r->reloads = metric_new(m, METRIC_COUNTER, "embertree_overrides_reloads_total",
-                            "Changes of the overrides file seen, by result", "result", NULL, 0);
+                            "Changes of the overrides file seen, by result", "result");
 }
 
 int rules_new(struct distributor *d, struct rules **ret, struct err *e)

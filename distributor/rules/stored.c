@@ -170,7 +170,13 @@ static void ask(struct stored *s, struct lane *l)
     CHECK(p);
     out.len += embertree__space_request__pack(&m, (uint8_t *)(void *)p);
     s->running++;
-    l->call = route_ask(s->d->route, s->target++, RPC_SPACE, &out, ASK_MS, on_reply, l);
+    l->call = route_ask(s->d->route,
+                        &(struct route_query){ .target = s->target++,
+                                               .method = RPC_SPACE,
+                                               .deadline_ms = ASK_MS,
+                                               .done = on_reply,
+                                               .cookie = l },
+                        &out);
 }
 
 static void pump(struct stored *s)
@@ -203,8 +209,7 @@ static void on_timer(void *cookie)
 
 static struct metric_cell *cell(struct stored *s, const char *name, const char *help)
 {
-    return metric_at(metric_new(s->d->ctx->metrics, METRIC_COUNTER, name, help, NULL, NULL, 0),
-                     NULL, 0);
+    return metric_at(metric_new(s->d->ctx->metrics, METRIC_COUNTER, name, help, NULL), NULL, 0);
 }
 
 struct stored *stored_new(struct distributor *d)

@@ -471,7 +471,7 @@ static void on_render(void *cookie)
 static struct metric_cell *cell(struct metrics *m, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(m, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, kind, name, help, NULL), NULL, 0);
 }
 
 static void metrics_begin(struct scrape *s, struct metrics *m)
@@ -487,13 +487,14 @@ static void metrics_begin(struct scrape *s, struct metrics *m)
     c->skipped = cell(m, METRIC_GAUGE, NAME("skipped"), "Turns that came too late for them");
     c->config_ok = cell(m, METRIC_GAUGE, NAME("config_ok"), "1: the file as it is now is in force");
     c->bytes = cell(m, METRIC_COUNTER, NAME("bytes_total"), "Bytes of fetched profiles");
-    c->seconds = metric_at(metric_new(m, METRIC_HISTOGRAM, NAME("seconds"),
-                                      "From the request to the last byte, measuring included", NULL,
-                                      SECONDS, ARRAY_LEN(SECONDS)),
-                           NULL, 0);
+    c->seconds =
+        metric_at(metric_new_histogram(m, NAME("seconds"),
+                                       "From the request to the last byte, measuring included",
+                                       NULL, SECONDS, ARRAY_LEN(SECONDS)),
+                  NULL, 0);
     c->fetches = metric_new(m, METRIC_COUNTER, NAME("fetches_total"),
                             "Fetches by outcome: stored, empty, unreachable, refused, not_stored",
-                            "outcome", NULL, 0);
+                            "outcome");
     metrics_on_render(m, on_render, s);
 #undef NAME
 }

@@ -421,7 +421,7 @@ static void on_timer(void *cookie)
 static struct metric_cell *cell(struct ledger_book *b, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(b->d->ctx->metrics, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(b->d->ctx->metrics, kind, name, help, NULL), NULL, 0);
 }
 
 static void make_metrics(struct ledger_book *b)

@@ -192,7 +192,9 @@ static void on_looked(void *cookie, const struct coord_reply *r)
         return;
     }
     s->asking = true;
-    coord_txn(s->o.coord, &cmp, 1, &put, 1, on_put, s);
+    coord_txn(s->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &put, .chg_len = 1 }, on_put,
+              s);
 }
 
 static void look(void *cookie)

@@ -454,7 +454,7 @@ static struct metric_cell *cell(struct ingester *in, enum metric_kind kind, cons
 
     label = str_n(
         number, (size_t)snprintf(number, sizeof(number), "%" PRIu32, shards_number(in->shards, i)));
-    return metric_at(metric_new(in->ctx->metrics, kind, name, help, "shard", NULL, 0), &label, 1);
+    return metric_at(metric_new(in->ctx->metrics, kind, name, help, "shard"), &label, 1);
 }
 
 static void make_cells(struct ingester *in, size_t i)

@@ -403,7 +403,7 @@ static void on_timer(void *cookie)
 static struct metric_cell *cell(struct auditor *a, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(a->in->ctx->metrics, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(a->in->ctx->metrics, kind, name, help, NULL), NULL, 0);
 }
 
 static void make_metrics(struct auditor *a)

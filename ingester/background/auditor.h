@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * auditor.h: the auditor: compares the ledger of each shard (common/store/LEDGER.md) with what is
- * there, in the background.
+ * auditor.h: compares the ledger of each shard (common/store/LEDGER.md) with the points that the
+ * shard stores, in the background.
  */
 #ifndef INGESTER_BACKGROUND_AUDITOR_H
 #define INGESTER_BACKGROUND_AUDITOR_H

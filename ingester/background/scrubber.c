@@ -234,16 +234,15 @@ static void on_timer(void *cookie)
 
 static struct metric_cell *counter(struct scrubber *s, const char *name, const char *help)
 {
-    return metric_at(metric_new(s->in->ctx->metrics, METRIC_COUNTER, name, help, NULL, NULL, 0),
-                     NULL, 0);
+    return metric_at(metric_new(s->in->ctx->metrics, METRIC_COUNTER, name, help, NULL), NULL, 0);
 }
 
 static void make_metrics(struct scrubber *s)
 {
     struct str rebuilt = STR("nodes_rebuilt"), lost = STR("rows_lost");
-    struct metric *ledger = metric_new(
-        s->in->ctx->metrics, METRIC_COUNTER, "embertree_loss_ledger_total",
-        "What was found wrong in stored data: rebuilt from its parts, or lost", "what", NULL, 0);
+    struct metric *ledger =
+        metric_new(s->in->ctx->metrics, METRIC_COUNTER, "embertree_loss_ledger_total",
+                   "What was found wrong in stored data: rebuilt from its parts, or lost", "what");
 
     s->rebuilt = metric_at(ledger, &rebuilt, 1);
     s->lost = metric_at(ledger, &lost, 1);
@@ -253,10 +252,10 @@ static void make_metrics(struct scrubber *s)
     s->rounds = counter(s, "embertree_ingester_scrub_rounds_total", "Rounds over a whole shard");
     s->errors = counter(s, "embertree_ingester_scrub_errors_total",
                         "Steps of scrubbing that could not read");
-    s->round_seconds = metric_at(
-        metric_new(s->in->ctx->metrics, METRIC_GAUGE, "embertree_ingester_scrub_round_seconds",
-                   "How long the last round over a shard took", NULL, NULL, 0),
-        NULL, 0);
+    s->round_seconds = metric_at(metric_new(s->in->ctx->metrics, METRIC_GAUGE,
+                                            "embertree_ingester_scrub_round_seconds",
+                                            "How long the last round over a shard took", NULL),
+                                 NULL, 0);
 }
 
 struct scrubber *scrubber_new(struct ingester *in)

@@ -110,12 +110,12 @@ struct disk_watch *disk_watch_new(const struct disk_watch_opts *o)
         metric_at(metric_new(o->metrics, METRIC_GAUGE, "embertree_ingester_disk_stalled_seconds",
                              "How long the disk has finished nothing although something "
                              "waits for it",
-                             NULL, NULL, 0),
+                             NULL),
                   NULL, 0);
-    w->m_hangs = metric_at(
-        metric_new(o->metrics, METRIC_COUNTER, "embertree_ingester_disk_hangs_total",
-                   "Times the disk finished nothing for ingester.disk_timeout", NULL, NULL, 0),
-        NULL, 0);
+    w->m_hangs =
+        metric_at(metric_new(o->metrics, METRIC_COUNTER, "embertree_ingester_disk_hangs_total",
+                             "Times the disk finished nothing for ingester.disk_timeout", NULL),
+                  NULL, 0);
     if (!o->limit_ms)
         return w;
     w->timer = loop_timer_new(o->loop, on_tick, w);

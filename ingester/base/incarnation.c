@@ -72,7 +72,7 @@ struct incarnation {
     int64_t rev; /* of the key when last read; 0: there is no key */
     bool has_logs, begun, asking;
     bool no_room;      /* to count the start; said */
-    struct once found; /* the key as it was last; all 0: it is not there */
+    struct once found; /* the key when last read; all 0: there is no key */
     struct once after; /* as <data>/starts-after says; all 0: there is no such file */
 };
 
@@ -133,11 +133,12 @@ static void check(const struct incarnation *s, const struct once *k)
         if (s->has_logs && s->state == READING && !once_eq(k, &s->after))
             end_process(
                 s,
-                "another data folder has been this node's since, and others may count on that "
-                "one: nothing is served from this one. Keep both. If the other one was a mistake "
-                "(it was empty), stop its process, remove the key from etcd, and start this one. "
-                "If this one is old, move it out of the way and start with an empty data.dir; "
-                "delete it when `embertreectl cluster status` finds nothing",
+                "another data folder has been this node's since, and other members may rely on its "
+                "data: nothing is served from this folder. Keep both. If the other folder was a "
+                "mistake (it was empty), stop its process, remove the key from etcd, and start "
+                "with this folder again. If this folder is old, move it out of the way and start "
+                "with an empty data.dir; delete it when `embertreectl cluster status` finds "
+                "nothing",
                 s->key);
         return;
     }
@@ -173,7 +174,8 @@ static void note(struct incarnation *s)
     (void)snprintf(text, sizeof(text), "%016" PRIx64 " %" PRIu64 " %016" PRIx64,
                    s->in->ctx->node_id, s->seen + 1, s->life);
     struct coord_change chg = { .key = cmp.key, .value = str_c(text) };
-    coord_txn(s->coord, &cmp, 1, &chg, 1, on_noted, s);
+    coord_txn(s->coord, &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 },
+              on_noted, s);
 }
 
 /* ---- may it speak? --------------------------------------------------------------------------- */
@@ -330,8 +332,8 @@ static void on_timer(void *cookie)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* Without the file, or with one that holds something else, a folder with logs is refused where
- * another folder has the key: the operator decides. */
+/* Reads starts-after. If the file is missing or cannot be parsed, a folder with logs is refused
+ * where another folder has the key: the operator decides which folder is right. */
 static int read_after(struct incarnation *s, struct err *e)
 {
     const struct fs *fs = s->in->ctx->env->fs;
@@ -356,8 +358,8 @@ static int read_seen(struct incarnation *s, struct err *e)
     code = fs->read_file(fs, s->file, &in, e);
     if (!code && !str_u64(str_trim(buf_str(&in)), &s->seen))
         code = err_set(e, ERR_CORRUPT,
-                       "%s holds no number: if this folder is the right one, write into it the one "
-                       "that etcd has in %s",
+                       "%s holds no number: if this folder is the right one, write the number of "
+                       "etcd's key %s into that file",
                        s->file, s->key);
     buf_deinit(&in);
     return code == ERR_NOT_FOUND ? 0 : code;

@@ -14,18 +14,18 @@ static const double BYTES[] = { 1024,    4096,    16384,    65536,   262144,
 void ingester_metrics_init(struct ingester_metrics *im, struct metrics *m)
 {
 #define COUNTER(field, name, help) \
-    im->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL, NULL, 0), NULL, 0);
+    im->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL), NULL, 0);
 #define GAUGE(field, name, help) \
-    im->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, NULL, NULL, 0), NULL, 0);
+    im->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, NULL), NULL, 0);
     INGESTER_COUNTERS(COUNTER)
     INGESTER_GAUGES(GAUGE)
 #undef COUNTER
 #undef GAUGE
     im->refused = metric_new(m, METRIC_COUNTER, NAME("refused_total"),
-                             "Requests answered with an error, by its name", "reason", NULL, 0);
+                             "Requests answered with an error, by its name", "reason");
     im->read_seconds =
-        metric_new(m, METRIC_HISTOGRAM, NAME("read_seconds"), "Queries, from arrival to answer",
-                   "method", SECONDS, ARRAY_LEN(SECONDS));
+        metric_new_histogram(m, NAME("read_seconds"), "Queries, from arrival to answer", "method",
+                             SECONDS, ARRAY_LEN(SECONDS));
 }
 
 void shard_metrics_init(struct shard_metrics *sm, struct metrics *m, uint32_t shard)
@@ -36,15 +36,13 @@ void shard_metrics_init(struct shard_metrics *sm, struct metrics *m, uint32_t sh
     (void)snprintf(number, sizeof(number), "%" PRIu32, shard);
     label = str_c(number);
 #define COUNTER(field, name, help) \
-    sm->field =                    \
-        metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, "shard", NULL, 0), &label, 1);
+    sm->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, "shard"), &label, 1);
 #define GAUGE(field, name, help) \
-    sm->field =                  \
-        metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, "shard", NULL, 0), &label, 1);
-#define HISTOGRAM(field, name, help, buckets)                                                    \
-    sm->field = metric_at(                                                                       \
-        metric_new(m, METRIC_HISTOGRAM, NAME(name), help, "shard", buckets, ARRAY_LEN(buckets)), \
-        &label, 1);
+    sm->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, "shard"), &label, 1);
+#define HISTOGRAM(field, name, help, buckets)                                                      \
+    sm->field =                                                                                    \
+        metric_at(metric_new_histogram(m, NAME(name), help, "shard", buckets, ARRAY_LEN(buckets)), \
+                  &label, 1);
     SHARD_COUNTERS(COUNTER)
     SHARD_GAUGES(GAUGE)
     SHARD_HISTOGRAMS(HISTOGRAM)

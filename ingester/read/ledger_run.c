@@ -225,19 +225,26 @@ static int place_of(const Embertree__LedgerRequest *in, const struct read_source
                    "a question about shard %" PRIu32 ", which is not one of those named", shard);
 }
 
-/* All that are asked of the shard at one place, in one view. */
-static int answer_shard(const Embertree__LedgerRequest *in, const struct read_source *src,
-                        size_t place, const size_t *places, struct arena *a,
-                        Embertree__LedgerAcks *ret, int64_t *ret_deleted_ms, struct err *e)
-{
-    struct store_view *v = store_view_get(src->stores[place]);
-    int rc = store_acks_deleted(v, ret_deleted_ms, e);
+/* Questions about acks, and their answers. */
+struct asked {
+    const Embertree__LedgerRequest *in;
+    struct arena *a;
+    size_t *places;             /* of each question: which of the stores it is about */
+    Embertree__LedgerAcks *ret; /* of each question */
+    int64_t deleted_ms;         /* of the store that was answered for last */
+};
 
-    for (size_t i = 0; !rc && i < in->n_asks; i++) {
-        if (places[i] != place)
+/* Answers all questions about the store at one place, in one view. */
+static int answer_shard(struct asked *q, struct store *s, size_t place, struct err *e)
+{
+    struct store_view *v = store_view_get(s);
+    int rc = store_acks_deleted(v, &q->deleted_ms, e);
+
+    for (size_t i = 0; !rc && i < q->in->n_asks; i++) {
+        if (q->places[i] != place)
             continue;
-        rc = answer(v, in->distributor, in->asks[i], a, &ret[i], e);
-        ret[i].deleted_ms = *ret_deleted_ms;
+        rc = answer(v, q->in->distributor, q->in->asks[i], q->a, &q->ret[i], e);
+        q->ret[i].deleted_ms = q->deleted_ms;
     }
     store_view_put(v);
     return rc;
@@ -247,19 +254,22 @@ static int run_acks(const Embertree__LedgerRequest *in, const struct read_source
                     struct arena *a, struct buf *out, struct err *e)
 {
     Embertree__LedgerReply r = EMBERTREE__LEDGER_REPLY__INIT;
-    Embertree__LedgerAcks *all = ARENA_ARRAY(a, Embertree__LedgerAcks, in->n_asks + 1);
-    size_t *places = ARENA_ARRAY(a, size_t, in->n_asks + 1);
+    struct asked q = { .in = in,
+                       .a = a,
+                       .places = ARENA_ARRAY(a, size_t, in->n_asks + 1),
+                       .ret = ARENA_ARRAY(a, Embertree__LedgerAcks, in->n_asks + 1) };
     int rc = 0;
 
     r.acks = ARENA_ARRAY(a, Embertree__LedgerAcks *, in->n_asks + 1);
-    if (!all || !places || !r.acks)
+    if (!q.ret || !q.places || !r.acks)
         return err_set(e, ERR_LIMIT, "%zu questions are too many", in->n_asks);
     for (size_t i = 0; !rc && i < in->n_asks; i++) {
-        rc = place_of(in, src, in->asks[i]->shard, &places[i], e);
-        r.acks[r.n_acks++] = &all[i];
+        rc = place_of(in, src, in->asks[i]->shard, &q.places[i], e);
+        r.acks[r.n_acks++] = &q.ret[i];
     }
     for (size_t i = 0; !rc && i < src->len; i++)
-        rc = answer_shard(in, src, i, places, a, all, &r.deleted_ms, e);
+        rc = answer_shard(&q, src->stores[i], i, e);
+    r.deleted_ms = q.deleted_ms;
     r.shards = (uint32_t)src->len;
     return rc ? rc : pack(&r, out, e);
 }

@@ -92,12 +92,14 @@ static int put_forecast(const struct forecast_in *in, struct arena *a, Embertree
 struct totals {
     space_rows rows;
     struct forecast_in forecast;
-    uint32_t forecasts; /* shards that have one */
+    uint32_t forecasts;           /* shards that have one */
+    Embertree__SpaceReply *reply; /* borrowed; its sums */
 };
 
 static int read_shard(struct store *s, const struct read_msg *m, const struct read_source *src,
-                      struct arena *a, struct totals *t, Embertree__SpaceReply *r, struct err *e)
+                      struct arena *a, struct totals *t, struct err *e)
 {
+    Embertree__SpaceReply *r = t->reply;
     struct space_opts o = { .owners_max = OWNERS_MAX,
                             .cancel = src->cancel,
                             .tenants = !m->detail };
@@ -118,7 +120,7 @@ static int read_shard(struct store *s, const struct read_msg *m, const struct re
             vec_push(&t->rows, sp.rows[i]);
     r->shards++;
     if (m->query.tenant.len)
-        return 0; /* what others have is not told */
+        return 0; /* the sums cover other tenants, too */
     r->tables_bytes += sp.tables_bytes;
     r->obsolete_bytes += sp.obsolete_bytes;
     r->log_bytes += sp.log_bytes;
@@ -160,7 +162,7 @@ int space_run(const struct read_msg *m, const struct read_source *src, struct ar
               struct buf *out, struct err *e)
 {
     Embertree__SpaceReply r = EMBERTREE__SPACE_REPLY__INIT;
-    struct totals t = { 0 };
+    struct totals t = { .reply = &r };
     int rc = 0;
 
     r.free_bytes = src->disk_free;
@@ -168,7 +170,7 @@ int space_run(const struct read_msg *m, const struct read_source *src, struct ar
     r.node_id = src->node_id;
     r.node = pack_str(src->node);
     for (size_t i = 0; i < src->len && !rc; i++)
-        rc = read_shard(src->stores[i], m, src, a, &t, &r, e);
+        rc = read_shard(src->stores[i], m, src, a, &t, e);
     if (!rc && !m->query.tenant.len && t.forecasts == src->len && src->len)
         rc = put_forecast(&t.forecast, a, &r, e);
     t.rows.len = space_rows_unite(t.rows.ptr, t.rows.len);

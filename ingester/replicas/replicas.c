@@ -603,7 +603,7 @@ uint64_t replicas_log_used(const struct replicas *rs)
 static struct metric_cell *cell(const struct replicas *rs, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(rs->in->ctx->metrics, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(rs->in->ctx->metrics, kind, name, help, NULL), NULL, 0);
 }
 
 static void make_metrics(struct replicas *rs)

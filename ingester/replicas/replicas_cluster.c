@@ -74,7 +74,7 @@ static bool able(void *cookie, uint32_t shard)
 
 static struct metric_cell *gauge(const struct replicas *rs, const char *name, const char *help)
 {
-    struct metric *m = metric_new(rs->in->ctx->metrics, METRIC_GAUGE, name, help, NULL, NULL, 0);
+    struct metric *m = metric_new(rs->in->ctx->metrics, METRIC_GAUGE, name, help, NULL);
 
     return metric_at(m, NULL, 0);
 }
@@ -363,7 +363,11 @@ void cluster_admit(struct replica_of *r)
     r->asking = true;
     chg.value = str_c(mine.text);
     cmp[1].rev = rev; /* a service that forgot all would know of no earlier log */
-    coord_txn(r->rs->o.coord, cmp, rec && adopt_untouched(rec, r->rs->self) ? 3 : 2, &chg, 1,
+    coord_txn(r->rs->o.coord,
+              &(struct coord_txn){ .cmp = cmp,
+                                   .cmp_len = rec && adopt_untouched(rec, r->rs->self) ? 3 : 2,
+                                   .chg = &chg,
+                                   .chg_len = 1 },
               on_begun, r);
 }
 
@@ -388,7 +392,9 @@ void cluster_note(struct replica_of *r)
         replicas_now_ms(r->rs) < r->ask_ms)
         return;
     r->asking = true;
-    coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_noted, r);
+    coord_txn(r->rs->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 }, on_noted,
+              r);
 }
 
 void cluster_forget(struct replica_of *r)
@@ -515,8 +521,9 @@ static void report(struct replicas *rs)
     member_report(rs->member, &p);
 }
 
-/* Told once it is so, and to who starts it again, however much later: it would wait for shards for
- * ever. A start is no wish to be used: machines and pods start what they stopped. */
+/* Logs once that this node has left the cluster, and again after each start of the process, which
+ * would otherwise wait for shards without end. A start alone does not use the node again, since
+ * machines and pods restart processes by themselves. */
 static void look_left(struct replicas *rs)
 {
     struct view_node n;

@@ -69,16 +69,16 @@ void shard_jobs_init(struct shard_jobs *c, struct store *s, uint32_t shard, stru
         struct str label = str_c(chore_table[i].name);
         c->at[i].steps =
             metric_at(metric_new(m, METRIC_COUNTER, "embertree_ingester_chore_steps_total",
-                                 "Steps of background work", "chore", NULL, 0),
+                                 "Steps of background work", "chore"),
                       &label, 1);
         c->at[i].errors =
             metric_at(metric_new(m, METRIC_COUNTER, "embertree_ingester_chore_errors_total",
-                                 "Steps that failed, and are tried again", "chore", NULL, 0),
+                                 "Steps that failed, and are tried again", "chore"),
                       &label, 1);
-        c->at[i].seconds = metric_at(
-            metric_new(m, METRIC_HISTOGRAM, "embertree_ingester_chore_seconds",
-                       "One step of background work", "chore", SECONDS, ARRAY_LEN(SECONDS)),
-            &label, 1);
+        c->at[i].seconds = metric_at(metric_new_histogram(m, "embertree_ingester_chore_seconds",
+                                                          "One step of background work", "chore",
+                                                          SECONDS, ARRAY_LEN(SECONDS)),
+                                     &label, 1);
     }
 }
 

@@ -138,7 +138,8 @@ static int hold(struct tier *t, struct tier_shard *at, struct shard *s, struct k
     if (!rc)
         rc = check_place(t, at, kv, &claim, e);
     if (!rc && !claim.held)
-        rc = tier_write_claim(&t->land, s, kv, at->generation.now, object_where(t->o), e);
+        rc = tier_write_claim(&(struct tier_write_to){ &t->land, s, kv }, at->generation.now,
+                              object_where(t->o), e);
     at->held = !rc;
     return rc;
 }
@@ -158,8 +159,8 @@ static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv
     at->known = false; /* another one may have written heads */
     env->random(env, chance, sizeof(chance));
     cold_shard_owner_make(chance, &at->holder);
-    if (tier_write_generation(&t->land, s, kv, cold_generation_of_head(at->head), &at->holder,
-                              &at->generation, e))
+    if (tier_write_generation(&(struct tier_write_to){ &t->land, s, kv },
+                              cold_generation_of_head(at->head), &at->holder, &at->generation, e))
         return e->code;
     return hold(t, at, s, kv, e);
 }
@@ -175,7 +176,8 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
     if (rc)
         return rc;
     kv_cold_watch(kv, unit->cf, key_str(&unit->from), key_str(&unit->to));
-    rc = cold_offload(kv, unit, t->o, at->generation.now, &batch, &moved, e);
+    rc = cold_offload(kv, unit, &(struct cold_target){ t->o, at->generation.now }, &batch, &moved,
+                      e);
     if (rc) {
         (void)kv_cold_unchanged(kv);
         return rc;
@@ -184,7 +186,8 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
     if (rc)
         kv_batch_free(batch);
     else
-        rc = tier_write_manifest(&t->land, s, kv, at->generation.now, batch, &landed, e);
+        rc = tier_write_manifest(&(struct tier_write_to){ &t->land, s, kv }, at->generation.now,
+                                 batch, &landed, e);
     if (!rc && landed) {
         metric_add(t->m.units, 1);
         metric_add(t->m.rows, moved.rows);
@@ -299,7 +302,8 @@ static int prove(void *cookie, struct manifest **ret, struct err *e)
 {
     struct proving *p = cookie;
 
-    return tier_write_check(&p->t->land, p->s, p->kv, p->at->generation.now, ret, e);
+    return tier_write_check(&(struct tier_write_to){ &p->t->land, p->s, p->kv },
+                            p->at->generation.now, ret, e);
 }
 
 static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,

@@ -4,7 +4,7 @@
 static struct metric_cell *cell(struct metrics *all, enum metric_kind kind, const char *name,
                                 const char *help)
 {
-    return metric_at(metric_new(all, kind, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(all, kind, name, help, NULL), NULL, 0);
 }
 
 void tier_metrics_init(struct tier_metrics *m, struct metrics *all)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tier_land: one task of a shard's thread, four kinds. The generation's row is read on that thread
+ * tier_write: one task of a shard's thread, four kinds. The generation's row is read on that thread
  * right before the write. On a leader this is the row that was committed last; on a former leader
  * the write fails.
  */
@@ -114,61 +114,58 @@ static void wait_landed(struct tier_write *t, struct landing *l)
     mutex_unlock(&t->lock);
 }
 
-static int land(struct tier_write *t, struct shard *s, struct landing *l, struct err *e)
+static int land(const struct tier_write_to *to, struct landing *l, struct err *e)
 {
+    l->kv = to->kv;
     l->task = (struct shard_task){ .run = run, .done = done };
-    l->land = t;
-    shard_run(s, &l->task);
-    wait_landed(t, l);
+    l->land = to->l;
+    shard_run(to->s, &l->task);
+    wait_landed(to->l, l);
     kv_batch_free(l->batch);
     if (l->err.code)
         *e = l->err;
     return l->err.code;
 }
 
-int tier_write_generation(struct tier_write *t, struct shard *s, struct kv *kv, uint64_t over,
+int tier_write_generation(const struct tier_write_to *to, uint64_t over,
                           struct cold_shard_owner *holder, struct cold_generation *ret,
                           struct err *e)
 {
     struct landing l = {
-        .kind = LAND_TAKE, .kv = kv, .over = over, .holder = holder, .batch = kv_batch_new()
+        .kind = LAND_TAKE, .over = over, .holder = holder, .batch = kv_batch_new()
     };
 
-    if (land(t, s, &l, e))
+    if (land(to, &l, e))
         return e->code;
     *ret = l.now;
     return 0;
 }
 
-int tier_write_claim(struct tier_write *t, struct shard *s, struct kv *kv, uint64_t generation,
-                     const char *where, struct err *e)
+int tier_write_claim(const struct tier_write_to *to, uint64_t generation, const char *where,
+                     struct err *e)
 {
-    struct landing l = {
-        .kind = LAND_CLAIM, .kv = kv, .generation = generation, .batch = kv_batch_new()
-    };
+    struct landing l = { .kind = LAND_CLAIM, .generation = generation, .batch = kv_batch_new() };
 
     cold_claim_put(where, l.batch);
-    return land(t, s, &l, e);
+    return land(to, &l, e);
 }
 
-int tier_write_check(struct tier_write *t, struct shard *s, struct kv *kv, uint64_t generation,
-                     struct manifest **ret, struct err *e)
+int tier_write_check(const struct tier_write_to *to, uint64_t generation, struct manifest **ret,
+                     struct err *e)
 {
-    struct landing l = {
-        .kind = LAND_PROVE, .kv = kv, .generation = generation, .batch = kv_batch_new()
-    };
+    struct landing l = { .kind = LAND_PROVE, .generation = generation, .batch = kv_batch_new() };
 
-    if (land(t, s, &l, e))
+    if (land(to, &l, e))
         return e->code;
     *ret = l.manifest;
     return 0;
 }
 
-int tier_write_manifest(struct tier_write *t, struct shard *s, struct kv *kv, uint64_t generation,
-                        struct kv_batch *b, bool *ret_moved, struct err *e)
+int tier_write_manifest(const struct tier_write_to *to, uint64_t generation, struct kv_batch *b,
+                        bool *ret_moved, struct err *e)
 {
-    struct landing l = { .kind = LAND_MOVE, .kv = kv, .generation = generation, .batch = b };
-    int rc = land(t, s, &l, e);
+    struct landing l = { .kind = LAND_MOVE, .generation = generation, .batch = b };
+    int rc = land(to, &l, e);
 
     *ret_moved = !rc && l.moved;
     return rc;

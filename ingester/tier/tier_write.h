@@ -12,7 +12,7 @@
 #include "common/sys/thread.h"
 #include "ingester/shard/shard.h"
 
-/* One landing at a time waits on it. */
+/* Where the cold thread waits for one write at a time. */
 struct tier_write {
     struct mutex lock;
     struct cond landed;
@@ -21,25 +21,30 @@ struct tier_write {
 void tier_write_init(struct tier_write *l);
 void tier_write_deinit(struct tier_write *l);
 
-/* Cold thread, with a view of the shard's store held, whose kv (of kv_cold_open) this is. The loop
- * must turn meanwhile. */
+/* The shard that is written to. */
+struct tier_write_to {
+    struct tier_write *l;
+    struct shard *s;
+    struct kv *kv; /* of kv_cold_open: that of the shard's store */
+};
+/* The functions below are called on the cold thread, with a view of the shard's store held. The
+ * loop must turn meanwhile. */
 
-/* A new generation, above `over`. *holder, of chance, becomes what the database is, if it is not
- * said there yet; else what is said. */
-NODISCARD int tier_write_generation(struct tier_write *l, struct shard *s, struct kv *kv,
-                                    uint64_t over, struct cold_shard_owner *holder,
-                                    struct cold_generation *ret, struct err *e);
-/* The database knows from now on that it holds the objects there; ERR_CONFLICT as below. */
-NODISCARD int tier_write_claim(struct tier_write *l, struct shard *s, struct kv *kv,
-                               uint64_t generation, const char *where, struct err *e);
-/* We lead, and no other has taken a generation since ours (ERR_CONFLICT); the manifest after that
- * write. */
-NODISCARD int tier_write_check(struct tier_write *l, struct shard *s, struct kv *kv,
-                               uint64_t generation, struct manifest **ret, struct err *e);
-/* The batch of an offload, if nothing has changed since (kv_cold_watch) and the generation is still
- * ours. Takes the batch. */
-NODISCARD int tier_write_manifest(struct tier_write *l, struct shard *s, struct kv *kv,
-                                  uint64_t generation, struct kv_batch *b, bool *ret_moved,
-                                  struct err *e);
+/* Takes a new generation, above `over`. *holder is a random owner: it is written to the database if
+ * the database names no owner yet; else *holder becomes the owner that the database names. */
+NODISCARD int tier_write_generation(const struct tier_write_to *to, uint64_t over,
+                                    struct cold_shard_owner *holder, struct cold_generation *ret,
+                                    struct err *e);
+/* Writes to the database that it holds the objects at `where`. ERR_CONFLICT as below. */
+NODISCARD int tier_write_claim(const struct tier_write_to *to, uint64_t generation,
+                               const char *where, struct err *e);
+/* Checks that this node leads and that no other node has taken a newer generation (ERR_CONFLICT).
+ * *ret is the manifest after that write. */
+NODISCARD int tier_write_check(const struct tier_write_to *to, uint64_t generation,
+                               struct manifest **ret, struct err *e);
+/* Writes the batch of an offload, unless rows have changed since kv_cold_watch (*ret_moved false)
+ * or another node has taken a newer generation (ERR_CONFLICT). Takes over the batch. */
+NODISCARD int tier_write_manifest(const struct tier_write_to *to, uint64_t generation,
+                                  struct kv_batch *b, bool *ret_moved, struct err *e);
 
 #endif

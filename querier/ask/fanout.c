@@ -111,8 +111,13 @@ struct fanout *fanout_start(const struct fanout_opts *o)
         CHECK(c->ingester < o->ingesters);
         c->fanout = f;
         buf_init(&c->reply, 0);
-        c->call = route_ask(o->route, c->ingester, c->method, &c->payload, o->deadline_ms,
-                            on_call_done, c);
+        c->call = route_ask(o->route,
+                            &(struct route_query){ .target = c->ingester,
+                                                   .method = c->method,
+                                                   .deadline_ms = o->deadline_ms,
+                                                   .done = on_call_done,
+                                                   .cookie = c },
+                            &c->payload);
     }
     return f;
 }

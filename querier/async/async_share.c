@@ -99,7 +99,13 @@ static struct share_call *start(struct share *s, struct str tenant, Embertree__D
     c->share = s;
     list_init(&c->link);
     list_add_tail(&s->calls, &c->link);
-    c->call = route_ask(s->qr->route, target, RPC_DOC, &payload, CALL_MS, done, c);
+    c->call = route_ask(s->qr->route,
+                        &(struct route_query){ .target = target,
+                                               .method = RPC_DOC,
+                                               .deadline_ms = CALL_MS,
+                                               .done = done,
+                                               .cookie = c },
+                        &payload);
     return c;
 }
 

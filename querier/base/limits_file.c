@@ -212,7 +212,7 @@ NODISCARD int limits_watch_new(struct querier *qr, struct limits_watch **ret, st
     w->qr = qr;
     w->reloads =
         metric_new(qr->ctx->metrics, METRIC_COUNTER, "embertree_querier_overrides_reloads_total",
-                   "Changes of the querier's overrides file seen, by result", "result", NULL, 0);
+                   "Changes of the querier's overrides file seen, by result", "result");
     if (load(w, &changed, e)) {
         limits_watch_free(w);
         return e->code;

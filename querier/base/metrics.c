@@ -11,22 +11,20 @@ static const double SECONDS[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 void querier_metrics_init(struct querier_metrics *qm, struct metrics *m)
 {
 #define COUNTER(field, name, help) \
-    qm->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL, NULL, 0), NULL, 0);
+    qm->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL), NULL, 0);
 #define GAUGE(field, name, help) \
-    qm->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, NULL, NULL, 0), NULL, 0);
+    qm->field = metric_at(metric_new(m, METRIC_GAUGE, NAME(name), help, NULL), NULL, 0);
     QUERIER_COUNTERS(COUNTER)
     QUERIER_GAUGES(GAUGE)
 #undef COUNTER
 #undef GAUGE
-    qm->queries =
-        metric_new(m, METRIC_COUNTER, NAME("queries_total"),
-                   "Queries answered, by what was asked and how it ended", "route,code", NULL, 0);
-    qm->seconds = metric_new(m, METRIC_HISTOGRAM, NAME("query_seconds"),
-                             "Queries, from the whole request to the reply", "route", SECONDS,
-                             ARRAY_LEN(SECONDS));
-    qm->ingester_errors =
-        metric_new(m, METRIC_COUNTER, NAME("ingester_errors_total"),
-                   "Calls to ingesters that failed, by reason", "reason", NULL, 0);
+    qm->queries = metric_new(m, METRIC_COUNTER, NAME("queries_total"),
+                             "Queries answered, by what was asked and how it ended", "route,code");
+    qm->seconds = metric_new_histogram(m, NAME("query_seconds"),
+                                       "Queries, from the whole request to the reply", "route",
+                                       SECONDS, ARRAY_LEN(SECONDS));
+    qm->ingester_errors = metric_new(m, METRIC_COUNTER, NAME("ingester_errors_total"),
+                                     "Calls to ingesters that failed, by reason", "reason");
 }
 
 void querier_metrics_ended(const struct querier_metrics *qm, const char *route, int code,

@@ -150,10 +150,9 @@ int main(void)
            on_ms / off_ms);
     printf("start, once per process: %.0f ms of CPU (median)\n", starts[PAIRS / 2]);
     printf("samples %" PRIu64 ", broken stacks %" PRIu64 "\n", seen.samples,
-           metric_value(
-               metric_at(metric_new(m, METRIC_COUNTER, "embertree_selfprof_broken_stacks_total", "",
-                                    NULL, NULL, 0),
-                         NULL, 0)));
+           metric_value(metric_at(
+               metric_new(m, METRIC_COUNTER, "embertree_selfprof_broken_stacks_total", "", NULL),
+               NULL, 0)));
     map = unwind_map_new(NULL);
     walk_deep_ptr(DEPTH);
     printf("one walk of %zu frames: %.2f us, so at 100 Hz %.3f %% of a core\n", walk_frames,

@@ -3,10 +3,10 @@ error. Tests are left out: they run under ASan, and cmocka's macros are most of 
 
     analyse.py [all | changed [FILES SECONDS]] -- COMPILER-FLAGS
 
-changed: .c files that differ from origin/main; where HEAD is no further than origin/main, or there is none,
-those of the commits up to a day older than HEAD. What is not committed comes first, then the newest commits.
+changed: .c files that differ from origin/main; where HEAD is no further than origin/main, or origin/main
+does not exist, those of the commits up to a day older than HEAD. What is not committed comes first, then the newest commits.
 At most FILES of them are looked at, for SECONDS: the static analyzer takes seconds for a file, and a gate that
-takes an hour is not run. What was left out is printed; `make tidy TIDY=all` has no bounds.
+takes an hour is not run. The files that were left out are printed; `make tidy TIDY=all` has no bounds.
 """
 import os
 import pathlib

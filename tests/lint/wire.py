@@ -10,9 +10,9 @@ README = pathlib.Path("proto/README.md")
 RPC_H = pathlib.Path("common/rpc/rpc.h")
 NAMES = pathlib.Path("common/rpc/rpc_metrics.c")
 RELAY = pathlib.Path("common/role/route/relay.c")
-# Between two nodes that name each other: nobody else's leader is meant.
+# Methods between two nodes that name each other. They are not for the leader of a shard, so no relay passes them on.
 STRAIGHT_ONLY = re.compile(r"RPC_(STATUS|RELAY|GIVE_UP|REPL_\w+)$")
-# Others' layouts, that we read.
+# Layouts of other projects, which we read.
 FOREIGN = {"distributor/parca/arrow/arrow.c", "distributor/parca/arrow/arrow_ask.c"}
 VERSION = re.compile(r"^#define\s+((?:[A-Z0-9]+_)*VERSION(?:_[A-Z0-9]+)*|FORMAT_WRITTEN)\s+(\d+)\b"
                      r"|\benum\b.*?\b(VERSION) = (\d+)", re.M)

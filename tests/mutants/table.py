@@ -1,6 +1,6 @@
-"""The edits of `make mutants`: parsers of outside bytes, their limits, and what reads requests.
+"""The edits of `make mutants`: parsers of outside bytes, their limits, and readers of requests.
 
-One row: a name, the file, the text (exactly once in it), what stands there instead, and the test program
+One row: a name, the file, the text (exactly once in it), the text that replaces it, and the test program
 that must fail. Choose edits that a person could make by mistake: a bound off by one, a condition that is
 gone, an order that is turned round.
 """
@@ -107,7 +107,7 @@ MUTANTS = [
            "tests/unit/distributor/formats/test_speedscope"),
     Mutant("jpull_depth", "common/net/jpull.c", "} else if (depth == j->depth_max) {",
            "} else if (depth == 2 * j->depth_max) {", "tests/unit/common/net/test_jpull"),
-    # ---- what a push is told
+    # ---- the answer to a push
     Mutant("intake_urgency", "distributor/intake/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE",
            "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE", "tests/unit/distributor/test_refused"),
 ]

@@ -109,21 +109,21 @@ static void test_mutants(void **state)
     static const struct {
         uint32_t mutant;
         const char *name;
-        uint64_t from; /* near a seed that shows it: a seed's world never changes */
+        uint64_t from; /* just below a seed that shows it; the world of a seed never changes */
     } list[] = {
         { MUTANT_ACK_BEFORE_SYNC, "acks before the fsync", 1050 },
-        { MUTANT_TRUNCATE_ALWAYS, "cuts what stands behind a message's entries", 1000 },
-        { MUTANT_IGNORE_PREV_MEMBERS, "does not ask the former members", 1000 },
+        { MUTANT_TRUNCATE_ALWAYS, "cuts the log behind the entries of a message", 1000 },
+        { MUTANT_IGNORE_PREV_MEMBERS, "does not ask the previous members", 1000 },
         { MUTANT_READ_UNCONFIRMED, "reads without asking whether it leads", 2700 },
         { MUTANT_SNAPSHOT_NO_TERM, "forgets the term of a snapshot", 1000 },
         { MUTANT_COMMIT_UNESTABLISHED, "commits before its record is established", 1535 },
-        { MUTANT_COMMIT_BY_MEMBERS, "commits before that without the former members", 1780 },
+        { MUTANT_COMMIT_BY_MEMBERS, "commits before that without the previous members", 1780 },
         { MUTANT_NO_PREV_CHECK, "takes entries behind a gap in history", 1000 },
         { MUTANT_SAME_TERM_AGAIN, "leads again in the same term after a restart", 1045 },
         { MUTANT_MINORITY, "one is a majority", 1000 },
         { MUTANT_LOSE_TAIL, "leads with its own log, however short", 1000 },
         { MUTANT_FORGETS, "answers though its log is gone", 1000 },
-        { MUTANT_KEEP_EPOCH, "goes on where another led meanwhile", 1850 },
+        { MUTANT_KEEP_EPOCH, "continues to lead after another node led", 1850 },
     };
     const char *only = getenv("MUTANT"), *from = getenv("FROM");
     size_t missed = 0;

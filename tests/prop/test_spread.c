@@ -80,8 +80,8 @@ static void change(struct world *w)
         code = map_edit_tenants(m, (uint32_t)prng_below(&w->prng, 9), w->now + AFTER_MS, &next, &e);
         break;
     default:
-        code = map_edit_spread(m, one_name(w), one_name(w), 1 + (uint32_t)prng_below(&w->prng, 9),
-                               w->now + AFTER_MS, &next, &e);
+        code = map_edit_spread(m, &(struct map_whose){ one_name(w), one_name(w) },
+                               1 + (uint32_t)prng_below(&w->prng, 9), w->now + AFTER_MS, &next, &e);
     }
     if (code)
         return;

@@ -187,7 +187,9 @@ static void campaign(struct controller *c)
         return;
     c->campaigning = true;
     c->asked_lease = member_lease(c->o.member);
-    coord_txn(c->o.coord, cmp, 2, &chg, 1, on_campaigned, c);
+    coord_txn(c->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 },
+              on_campaigned, c);
 }
 
 /* ---- where shards should be ------------------------------------------------------------------ */
@@ -312,8 +314,9 @@ static void first_records(struct controller *c, const struct map *m)
     }
     if (n) {
         controller_say(c, "names the first replicas of %zu shards", n);
-        coord_txn(c->o.coord, cmp, n + 1, chg, n, controller_on_called,
-                  controller_call(c, CLUSTER_SHARDS_MAX, 0));
+        coord_txn(c->o.coord,
+                  &(struct coord_txn){ .cmp = cmp, .cmp_len = n + 1, .chg = chg, .chg_len = n },
+                  controller_on_called, controller_call(c, CLUSTER_SHARDS_MAX, 0));
     }
     for (size_t i = 0; i < n; i++)
         buf_deinit(&text[i]);
@@ -398,7 +401,9 @@ static void write_step(struct controller *c, uint32_t shard, int64_t rev,
     struct coord_change chg = { .key = key_str(&key), .value = buf_str(&text) };
     struct control_call *k = controller_call(c, shard, rev);
     lead_note_set(&k->note, now, &step->to, why_leader(now, step));
-    coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called, k);
+    coord_txn(c->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 },
+              controller_on_called, k);
     buf_deinit(&text);
 }
 

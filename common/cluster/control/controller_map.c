@@ -36,8 +36,9 @@ static void put_both(struct controller *c, struct str map, int64_t rev)
         cluster_id_write(c->id, &id);
     struct coord_change chg[2] = { { .key = key_str(&key), .value = map },
                                    { .key = key_str(&name), .value = buf_str(&id) } };
-    coord_txn(c->o.coord, cmp, n + 1, chg, n, controller_on_called,
-              controller_call(c, CLUSTER_SHARDS_MAX, rev));
+    coord_txn(c->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = n + 1, .chg = chg, .chg_len = n },
+              controller_on_called, controller_call(c, CLUSTER_SHARDS_MAX, rev));
     buf_deinit(&id);
 }
 
@@ -68,8 +69,9 @@ bool controller_name_cluster(struct controller *c)
     buf_init(&id, KIB);
     cluster_id_write(c->id, &id);
     struct coord_change chg = { .key = key_str(&name), .value = buf_str(&id) };
-    coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called,
-              controller_call(c, CLUSTER_SHARDS_MAX, 0));
+    coord_txn(c->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 },
+              controller_on_called, controller_call(c, CLUSTER_SHARDS_MAX, 0));
     buf_deinit(&id);
     return false;
 }

@@ -40,6 +40,13 @@ struct coord_change {
     int64_t lease; /* of a put; 0: none */
     bool del;
 };
+/* Both lists have at most COORD_TXN_MAX entries; no key occurs twice among the changes. */
+struct coord_txn {
+    const struct coord_compare *cmp; /* all must hold; may be empty */
+    size_t cmp_len;
+    const struct coord_change *chg; /* all are done, or none; at least one */
+    size_t chg_len;
+};
 struct coord_reply {
     const struct err *err; /* NULL: the service answered */
     bool done;             /* transaction: the compares held */
@@ -67,8 +74,7 @@ struct coord_watch;
 struct coord;
 struct coord_ops {
     void (*list)(struct coord *c, struct str prefix, coord_fn fn, void *cookie);
-    void (*txn)(struct coord *c, const struct coord_compare *cmp, size_t cmp_len,
-                const struct coord_change *chg, size_t chg_len, coord_fn fn, void *cookie);
+    void (*txn)(struct coord *c, const struct coord_txn *t, coord_fn fn, void *cookie);
     void (*grant)(struct coord *c, uint64_t ttl_ms, coord_fn fn, void *cookie);
     void (*keep)(struct coord *c, int64_t lease, coord_fn fn, void *cookie);
     void (*revoke)(struct coord *c, int64_t lease, coord_fn fn, void *cookie);
@@ -87,13 +93,11 @@ static inline void coord_list(struct coord *c, struct str prefix, coord_fn fn, v
 {
     c->ops->list(c, prefix, fn, cookie);
 }
-/* Everything is copied. No key twice among the changes. */
-static inline void coord_txn(struct coord *c, const struct coord_compare *cmp, size_t cmp_len,
-                             const struct coord_change *chg, size_t chg_len, coord_fn fn,
-                             void *cookie)
+/* Runs the transaction; everything in *t is copied. */
+static inline void coord_txn(struct coord *c, const struct coord_txn *t, coord_fn fn, void *cookie)
 {
-    CHECK(cmp_len <= COORD_TXN_MAX && chg_len > 0 && chg_len <= COORD_TXN_MAX);
-    c->ops->txn(c, cmp, cmp_len, chg, chg_len, fn, cookie);
+    CHECK(t->cmp_len <= COORD_TXN_MAX && t->chg_len > 0 && t->chg_len <= COORD_TXN_MAX);
+    c->ops->txn(c, t, fn, cookie);
 }
 /* A lease of at least `ttl_ms`; the service may round up to seconds. */
 static inline void coord_grant(struct coord *c, uint64_t ttl_ms, coord_fn fn, void *cookie)

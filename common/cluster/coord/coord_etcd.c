@@ -338,12 +338,11 @@ static void etcd_list(struct coord *coord, struct str prefix, coord_fn fn, void 
     start(k);
 }
 
-static void etcd_txn(struct coord *coord, const struct coord_compare *cmp, size_t cmp_len,
-                     const struct coord_change *chg, size_t chg_len, coord_fn fn, void *cookie)
+static void etcd_txn(struct coord *coord, const struct coord_txn *t, coord_fn fn, void *cookie)
 {
     struct etcd_call *k = call_new(coord, KIND_TXN, fn, cookie);
 
-    etcd_put_txn(&k->body, cmp, cmp_len, chg, chg_len);
+    etcd_put_txn(&k->body, t->cmp, t->cmp_len, t->chg, t->chg_len);
     start(k);
 }
 

@@ -497,18 +497,17 @@ static void sim_list(struct coord *c, struct str prefix, coord_fn fn, void *cook
     call_new(c, OP_LIST, fn, cookie)->prefix = copy(prefix);
 }
 
-static void sim_txn(struct coord *c, const struct coord_compare *cmp, size_t cmp_len,
-                    const struct coord_change *chg, size_t chg_len, coord_fn fn, void *cookie)
+static void sim_txn(struct coord *c, const struct coord_txn *t, coord_fn fn, void *cookie)
 {
     struct sim_call *k = call_new(c, OP_TXN, fn, cookie);
 
-    for (size_t i = 0; i < cmp_len; i++) {
-        struct coord_compare one = cmp[i];
+    for (size_t i = 0; i < t->cmp_len; i++) {
+        struct coord_compare one = t->cmp[i];
         one.key = copy(one.key);
         vec_push(&k->cmp, one);
     }
-    for (size_t i = 0; i < chg_len; i++) {
-        struct coord_change one = chg[i];
+    for (size_t i = 0; i < t->chg_len; i++) {
+        struct coord_change one = t->chg[i];
         one.key = copy(one.key);
         one.value = copy(one.value);
         vec_push(&k->chg, one);

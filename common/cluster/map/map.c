@@ -195,11 +195,16 @@ static uint32_t nth_shard(const struct subset *s, uint32_t i)
     return s ? s->shards[i] : i;
 }
 
-/* The first `n` places of the service among `size` shards (0: all), each once. */
-static uint32_t order(const struct map *m, const struct subset *s, uint32_t size, struct str tenant,
-                      struct str service, uint32_t n, uint32_t ret[MAP_SPREAD_MAX])
+static uint64_t service_hash(struct str tenant, struct str service)
 {
-    uint64_t h = hash64(service.ptr, service.len, seed_of(tenant));
+    return hash64(service.ptr, service.len, seed_of(tenant));
+}
+
+/* Finds the first `n` places of the service with hash `h` among `size` shards (0: all), each
+ * once. */
+static uint32_t order(const struct map *m, const struct subset *s, uint32_t size, uint64_t h,
+                      uint32_t n, uint32_t ret[MAP_SPREAD_MAX])
+{
     uint32_t of = size ? size : m->shards, len = 0;
 
     n = MIN(n, MIN(of, (uint32_t)MAP_SPREAD_MAX));
@@ -237,7 +242,7 @@ uint32_t map_shard(const struct map *m, struct str tenant, struct str service, u
 
     if (!size && spread == 1)
         return shard_of(tenant, service, m->shards);
-    n = order(m, s, size, tenant, service, spread, places);
+    n = order(m, s, size, service_hash(tenant, service), spread, places);
     return places[n > 1 ? jump(hash_u64(series_hash), n) : 0];
 }
 
@@ -272,11 +277,12 @@ size_t map_places(const struct map *m, struct str tenant, struct str service, ui
     const struct map_service *v = service_of(m, tenant, service);
     uint32_t found[MAP_PLACES_MAX], sizes[MAP_STEPS_MAX] = { 0 }, n = 0;
     uint32_t sizes_len = s ? sizes_of(s->steps, sizes) : 1;
+    uint32_t spread = v ? MAX(most_of(&v->steps), 1u) : 1;
+    uint64_t h = service_hash(tenant, service);
 
     for (uint32_t i = 0; i < sizes_len; i++) {
         uint32_t some[MAP_SPREAD_MAX];
-        uint32_t len =
-            order(m, s, sizes[i], tenant, service, v ? MAX(most_of(&v->steps), 1u) : 1, some);
+        uint32_t len = order(m, s, sizes[i], h, spread, some);
 
         n = unite(found, n, some, len);
     }
@@ -440,8 +446,10 @@ static int check_service(const struct map_service *s, struct err *e)
 static int copy_by(struct map_impl *p, struct map_pending *next, struct err *e)
 {
     if (next->by.len > MAP_BY_MAX)
-        return err_set(e, ERR_INPUT, "who announced it has %zu bytes, at most %d", next->by.len,
-                       MAP_BY_MAX);
+        return err_set(e, ERR_INPUT,
+                       "the name of the controller that announced the step has %zu bytes, at most "
+                       "%d",
+                       next->by.len, MAP_BY_MAX);
     next->by = next->by.len ? arena_strdup(p->arena, next->by) : STR_NULL;
     return 0;
 }

@@ -69,6 +69,11 @@ struct map_steps { /* ascending by from_ms; len 0 counts as one step of 0 (tenan
     uint32_t len;
     struct map_pending next;
 };
+/* Names the subject of a step. tenant.len 0: all tenants that are not named; service.len 0: the
+ * number of the tenant's shards; else the number of shards that the service is spread over. */
+struct map_whose {
+    struct str tenant, service;
+};
 struct map_tenant {
     struct str name;
     struct map_steps steps; /* n: the tenant's profiles go to so many of all shards; 0: all */

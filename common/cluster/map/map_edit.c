@@ -144,7 +144,7 @@ int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards, int
     return code;
 }
 
-int map_edit_spread(const struct map *m, struct str tenant, struct str service, uint32_t spread,
+int map_edit_spread(const struct map *m, const struct map_whose *w, uint32_t spread,
                     int64_t from_ms, const struct map **ret, struct err *e)
 {
     struct map_service *all = XNEW_ARRAY(struct map_service, m->services_len + 1);
@@ -154,14 +154,15 @@ int map_edit_spread(const struct map *m, struct str tenant, struct str service, 
 
     if (m->services_len)
         memcpy(all, m->services, m->services_len * sizeof(*all));
-    while (i < m->services_len && !(str_eq(all[i].tenant, tenant) && str_eq(all[i].name, service)))
+    while (i < m->services_len &&
+           !(str_eq(all[i].tenant, w->tenant) && str_eq(all[i].name, w->service)))
         i++;
-    all[i].tenant = tenant;
-    all[i].name = service;
+    all[i].tenant = w->tenant;
+    all[i].name = w->service;
     code = add_step(&all[i].steps, 1, spread, from_ms, m->version + 1, e);
     to.services = all;
     to.services_len = MAX(m->services_len, i + 1);
-    code = code ? err_wrap(e, "service %.*s", STR_ARG(str_sub(service, 0, 64)))
+    code = code ? err_wrap(e, "service %.*s", STR_ARG(str_sub(w->service, 0, 64)))
                 : finish(m, &to, ret, e);
     xfree(all);
     return code;

@@ -29,8 +29,8 @@ NODISCARD int map_edit_moves(const struct map *m, uint32_t moves, const struct m
 /* For every tenant that is not named in the map; a named tenant keeps its own steps. */
 NODISCARD int map_edit_tenants(const struct map *m, uint32_t shards, int64_t from_ms,
                                const struct map **ret, struct err *e);
-NODISCARD int map_edit_spread(const struct map *m, struct str tenant, struct str service,
-                              uint32_t spread, int64_t from_ms, const struct map **ret,
-                              struct err *e);
+/* w names a service of a tenant. */
+NODISCARD int map_edit_spread(const struct map *m, const struct map_whose *w, uint32_t spread,
+                              int64_t from_ms, const struct map **ret, struct err *e);
 
 #endif

@@ -246,7 +246,7 @@ int map_pending_commit(const struct map *m, const struct map_whose *w, const str
     if (!next.version || !next.from_ms)
         return nothing_wanted(e);
     if (w->service.len)
-        return map_edit_spread(m, w->tenant, w->service, next.n, next.from_ms, ret, e);
+        return map_edit_spread(m, w, next.n, next.from_ms, ret, e);
     if (w->tenant.len)
         return map_edit_tenant(m, w->tenant, next.n, next.from_ms, ret, e);
     return map_edit_tenants(m, next.n, next.from_ms, ret, e);

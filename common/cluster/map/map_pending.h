@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map_pending.h: how a step gets into a map (README.md, "A step in three moves"): it is wanted,
- * then map_pending.h: how a step gets into a map (README.md, "A step in three moves"). Each
- * function makes the next version of a map; pure.
+ * map_pending.h: how a step gets into a map (README.md, "A step in three moves").
+ * Each function makes the next version of a map; pure.
  *
  * 1. map_pending_request: the step is wanted. It has no effect.
  * 2. map_pending_announce: the step has a time. Processes that know the announcement refuse writes
  *    that it may move.
  * 3. map_pending_commit: the step is valid. All processes that could still accept a write for the
- * old
- *    place have confirmed that they do not.
+ *    old place have confirmed that they do not.
  *
  *   ──want──> wanted ──announce──> announced ──commit──> a step
  *                ^                     │
@@ -24,11 +22,6 @@
 
 #include "common/cluster/map/map.h"
 
-/* Names the subject of a step. tenant.len 0: all tenants that are not named; service.len 0: the
- * number of the tenant's shards; else the number of shards that the service is spread over. */
-struct map_whose {
-    struct str tenant, service;
-};
 /* For a tenant that is not named, the steps of all such tenants; NULL: a service not named. */
 const struct map_steps *map_whose_steps(const struct map *m, const struct map_whose *w);
 /* The number that counts without any step. */

@@ -26,13 +26,13 @@ static const char *const state_names[] = {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A list of maps: its length, an array of `size` bytes for each, all zero. */
+/* Makes an array for the entries of a list: `size` bytes for each, all zero; NULL if there is no
+ * list. */
 static int begin_list(const struct parse *p, const struct conf_node *list, size_t size, size_t most,
-                      void **ret, size_t *ret_len, struct err *e)
+                      void **ret, struct err *e)
 {
     int code;
 
-    *ret_len = 0;
     *ret = NULL;
     if (!list || list->kind == CONF_NODE_NULL)
         return 0;
@@ -44,7 +44,6 @@ static int begin_list(const struct parse *p, const struct conf_node *list, size_
     *ret = arena_calloc(p->arena, MAX(list->len, 1), size);
     if (!*ret)
         return err_set(e, ERR_LIMIT, "%s takes too much memory", p->file);
-    *ret_len = list->len;
     return 0;
 }
 
@@ -142,25 +141,31 @@ static int parse_next(const struct parse *p, const struct conf_node *n, uint64_t
     return code ? code : u32(p, conf_node_get(n, "n"), most, &to->n, e);
 }
 
-/* A list of steps, or the short form: one number under `key`, or neither. */
-static int parse_steps(const struct parse *p, const struct conf_node *n, const char *key,
-                       const char *list, uint64_t most, struct map_steps *to, struct err *e)
+struct step_keys {
+    const char *one;  /* of the short form: one number, valid from the beginning */
+    const char *list; /* of the steps */
+    uint64_t max;     /* the largest number of a step */
+};
+
+/* Reads a list of steps, or the short form. Both may be absent. */
+static int parse_steps(const struct parse *p, const struct conf_node *n, const struct step_keys *k,
+                       struct map_steps *to, struct err *e)
 {
-    const struct conf_node *steps = conf_node_get(n, list), *one = conf_node_get(n, key);
+    const struct conf_node *steps = conf_node_get(n, k->list), *one = conf_node_get(n, k->one);
     int code;
 
     if (!steps || steps->kind == CONF_NODE_NULL) {
         to->len = one != NULL;
-        return u32(p, one, most, &to->at[0].n, e);
+        return u32(p, one, k->max, &to->at[0].n, e);
     }
     if (one)
-        return conf_node_fail(one, p->file, e, "%s and %s exclude each other", key, list);
+        return conf_node_fail(one, p->file, e, "%s and %s exclude each other", k->one, k->list);
     code = conf_node_is(steps, p->file, CONF_NODE_LIST, e);
     if (!code && steps->len > MAP_STEPS_MAX)
         code =
             conf_node_fail(steps, p->file, e, "%zu steps, at most %d", steps->len, MAP_STEPS_MAX);
     for (const struct conf_node *s = code ? NULL : steps->first; s && !code; s = s->next)
-        code = parse_step(p, s, most, &to->at[to->len++], e);
+        code = parse_step(p, s, k->max, &to->at[to->len++], e);
     return code;
 }
 
@@ -174,7 +179,9 @@ static int parse_tenant(const struct parse *p, const struct conf_node *n, struct
         code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
     if (!code)
         code = parse_next(p, conf_node_get(n, "next"), CLUSTER_SHARDS_MAX, &to->steps.next, e);
-    return code ? code : parse_steps(p, n, "shards", "steps", CLUSTER_SHARDS_MAX, &to->steps, e);
+    return code ? code
+                : parse_steps(p, n, &(struct step_keys){ "shards", "steps", CLUSTER_SHARDS_MAX },
+                              &to->steps, e);
 }
 
 static int parse_service(const struct parse *p, const struct conf_node *n, struct map_service *to,
@@ -189,7 +196,9 @@ static int parse_service(const struct parse *p, const struct conf_node *n, struc
         code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
     if (!code)
         code = parse_next(p, conf_node_get(n, "next"), MAP_SPREAD_MAX, &to->steps.next, e);
-    return code ? code : parse_steps(p, n, "spread", "steps", MAP_SPREAD_MAX, &to->steps, e);
+    return code ? code
+                : parse_steps(p, n, &(struct step_keys){ "spread", "steps", MAP_SPREAD_MAX },
+                              &to->steps, e);
 }
 
 static int parse_replicas(const struct parse *p, const struct conf_node *n, struct name_set *to,
@@ -227,24 +236,26 @@ static int parse_lists(const struct parse *p, const struct conf_node *root, stru
     struct map_service *to_service;
     const struct conf_node *n;
     void *at;
-    int code = begin_list(p, nodes, sizeof(*to_node), MAP_NODES_MAX, &at, &m->nodes_len, e);
+    int code = begin_list(p, nodes, sizeof(*to_node), MAP_NODES_MAX, &at, e);
 
     m->nodes = to_node = at;
+    m->nodes_len = at ? nodes->len : 0;
     for (n = code || !nodes ? NULL : nodes->first; n && !code; n = n->next)
         code = parse_node(p, n, to_node++, e);
     if (!code)
-        code = begin_list(p, tenants, sizeof(*to_tenant), MAP_TENANTS_MAX, &at, &m->tenants_len, e);
+        code = begin_list(p, tenants, sizeof(*to_tenant), MAP_TENANTS_MAX, &at, e);
     if (code)
         return code;
     m->tenants = to_tenant = at;
+    m->tenants_len = at ? tenants->len : 0;
     for (n = tenants ? tenants->first : NULL; n && !code; n = n->next)
         code = parse_tenant(p, n, to_tenant++, e);
     if (!code)
-        code = begin_list(p, services, sizeof(*to_service), MAP_SERVICES_MAX, &at, &m->services_len,
-                          e);
+        code = begin_list(p, services, sizeof(*to_service), MAP_SERVICES_MAX, &at, e);
     if (code)
         return code;
     m->services = to_service = at;
+    m->services_len = at ? services->len : 0;
     for (n = services ? services->first : NULL; n && !code; n = n->next)
         code = parse_service(p, n, to_service++, e);
     return code;
@@ -259,7 +270,6 @@ static int parse_root(const struct parse *p, const struct conf_node *root, const
     const struct conf_node *replicas = conf_node_get(root, "replicas_of");
     struct map m = { .shards = 1, .replicas = 1 };
     struct name_set *sets;
-    size_t len;
     void *at;
     int code = keys(p, root, names, e);
 
@@ -272,21 +282,22 @@ static int parse_root(const struct parse *p, const struct conf_node *root, const
     if (!code)
         code = u32(p, conf_node_get(root, "moves"), MAP_MOVES_MAX, &m.moves, e);
     if (!code)
-        code = parse_steps(p, root, "tenant_shards", "tenant_steps", CLUSTER_SHARDS_MAX,
-                           &m.tenant_steps, e);
+        code = parse_steps(
+            p, root, &(struct step_keys){ "tenant_shards", "tenant_steps", CLUSTER_SHARDS_MAX },
+            &m.tenant_steps, e);
     if (!code)
         code = parse_next(p, conf_node_get(root, "tenant_next"), CLUSTER_SHARDS_MAX,
                           &m.tenant_steps.next, e);
     if (!code)
         code = parse_lists(p, root, &m, e);
     if (!code)
-        code = begin_list(p, replicas, sizeof(*sets), CLUSTER_SHARDS_MAX, &at, &len, e);
+        code = begin_list(p, replicas, sizeof(*sets), CLUSTER_SHARDS_MAX, &at, e);
     if (code)
         return code;
     m.replicas_of = sets = at;
-    if (sets && len != m.shards)
-        return conf_node_fail(replicas, p->file, e, "replicas_of names %zu shards of %u", len,
-                              m.shards);
+    if (sets && replicas->len != m.shards)
+        return conf_node_fail(replicas, p->file, e, "replicas_of names %zu shards of %u",
+                              replicas->len, m.shards);
     for (const struct conf_node *n = sets ? replicas->first : NULL; n && !code; n = n->next)
         code = parse_replicas(p, n, sets++, e);
     if (code)

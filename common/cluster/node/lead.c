@@ -119,7 +119,9 @@ static void swap(struct lead *l, uint32_t shard, int64_t rev, const struct repl_
     buf_init(&text, RECORD_BYTES_MAX);
     record_write(next, &text);
     struct coord_change chg = { .key = cmp[0].key, .value = buf_str(&text) };
-    coord_txn(l->o.coord, cmp, 2, &chg, 1, on_swapped, k);
+    coord_txn(l->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 },
+              on_swapped, k);
     buf_deinit(&text);
 }
 

@@ -175,7 +175,12 @@ static void put(struct member *m, int64_t rev)
     live_write(&m->me, &me);
     CHECK(buf_ok(&me));
     chg.value = buf_str(&me);
-    coord_txn(m->o.coord, cmp, map_stands(m, &map, &cmp[1]) ? 2 : 1, &chg, 1, on_put, m);
+    coord_txn(m->o.coord,
+              &(struct coord_txn){ .cmp = cmp,
+                                   .cmp_len = map_stands(m, &map, &cmp[1]) ? 2 : 1,
+                                   .chg = &chg,
+                                   .chg_len = 1 },
+              on_put, m);
     buf_deinit(&me);
 }
 
@@ -343,7 +348,8 @@ static void on_report_due(void *cookie)
     m->reporting = true;
     m->report_due = false;
     /* A cookie of its own: leaving cancels the calls of the registration alone. */
-    coord_txn(m->o.coord, NULL, 0, &chg, 1, on_reported, &m->report_timer);
+    coord_txn(m->o.coord, &(struct coord_txn){ .chg = &chg, .chg_len = 1 }, on_reported,
+              &m->report_timer);
 }
 
 void member_report(struct member *m, const struct progress *p)

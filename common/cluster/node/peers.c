@@ -161,7 +161,7 @@ static void on_tick(void *cookie)
         return;
     struct coord_change chg = { .key = key_str(&p->key), .value = STR("1"), .lease = p->lease };
     p->putting = true;
-    coord_txn(p->o.coord, NULL, 0, &chg, 1, on_put, p);
+    coord_txn(p->o.coord, &(struct coord_txn){ .chg = &chg, .chg_len = 1 }, on_put, p);
 }
 
 static void on_granted(void *cookie, const struct coord_reply *r)

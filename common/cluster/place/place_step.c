@@ -97,11 +97,11 @@ static const char *long_dead(const struct repl_record *now, const struct place_f
     return NULL;
 }
 
-/* The member that goes first. A member that lost its log comes before a dead one, a dead one before
- * a living one, and the leader is the last. A living copy is removed only if `replicas` other
- * members live. Otherwise a member that has been dead for long goes, although it is wanted: the
- * controller counts dead nodes only when too few live. If there is none, no member goes until a
- * node joins. */
+/* Returns the member to remove next, or NULL. The order is: a member that lost its log, a dead
+ * member, a living member, and the leader last. A living copy is removed only if `replicas` other
+ * members live. Otherwise a member that has been dead for long is removed although it is wanted,
+ * since the controller counts dead nodes only when too few live. If no member has been dead for
+ * long, nothing is removed until a node joins. */
 static const char *to_remove(const struct repl_record *now, const struct name_set *wanted,
                              const struct place_facts *f)
 {

@@ -224,7 +224,9 @@ static void make_plan(struct adopt *a)
     buf_init(&text, PLAN_BYTES);
     adopt_plan_write(&a->o.plan, &text);
     chg.value = buf_str(&text);
-    coord_txn(a->o.coord, cmp, 2, &chg, 1, on_made, a);
+    coord_txn(a->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 }, on_made,
+              a);
     buf_deinit(&text);
 }
 
@@ -236,7 +238,9 @@ static void make_id(struct adopt *a)
     (void)snprintf(id, sizeof(id), "%016" PRIx64, a->o.id);
     struct coord_change chg[2] = { { .key = key_str(&a->id_key), .value = str_c(id) },
                                    { .key = key_str(&a->from_key), .value = str_c(a->folder) } };
-    coord_txn(a->o.coord, &cmp, 1, chg, 2, on_made, a);
+    coord_txn(a->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = chg, .chg_len = 2 }, on_made,
+              a);
 }
 
 static void make_records(struct adopt *a, const struct seen *s)
@@ -261,7 +265,8 @@ static void make_records(struct adopt *a, const struct seen *s)
         chg[n] = (struct coord_change){ .key = key_str(&keys[n]), .value = buf_str(&text[n]) };
         n++;
     }
-    coord_txn(a->o.coord, cmp, n, chg, n, on_made, a);
+    coord_txn(a->o.coord, &(struct coord_txn){ .cmp = cmp, .cmp_len = n, .chg = chg, .chg_len = n },
+              on_made, a);
     for (size_t i = 0; i < n; i++)
         buf_deinit(&text[i]);
 }
@@ -297,7 +302,8 @@ static void make_map(struct adopt *a, const struct seen *s)
     cluster_id_write(a->cluster_id, &id);
     struct coord_change chg[2] = { { .key = key_str(&key), .value = buf_str(&text) },
                                    { .key = key_str(&name), .value = buf_str(&id) } };
-    coord_txn(a->o.coord, cmp, n, chg, n, on_made, a);
+    coord_txn(a->o.coord, &(struct coord_txn){ .cmp = cmp, .cmp_len = n, .chg = chg, .chg_len = n },
+              on_made, a);
     buf_deinit(&text);
     buf_deinit(&id);
 }

@@ -347,7 +347,9 @@ static void write_id(struct recovering *v)
     cluster_id_write(v->k.cluster, &text);
     chg.value = buf_str(&text);
     v->at = v->k.map->shards;
-    coord_txn(v->o.coord, cmp, 2, &chg, 1, on_written, v);
+    coord_txn(v->o.coord,
+              &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 },
+              on_written, v);
     buf_deinit(&text);
 }
 
@@ -364,7 +366,9 @@ static void write_map(struct recovering *v)
     chg.value = buf_str(&text);
     v->at = v->k.map->shards;
     if (buf_ok(&text)) {
-        coord_txn(v->o.coord, cmp, 2, &chg, 1, on_written, v);
+        coord_txn(v->o.coord,
+                  &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = &chg, .chg_len = 1 },
+                  on_written, v);
     } else {
         (void)err_set(&e, ERR_LIMIT, "the map takes more than %zu bytes", (size_t)COORD_VALUE_MAX);
         finish(v, &e);
@@ -421,7 +425,10 @@ static void write_some(struct recovering *v)
         b->chg[i] = (struct coord_change){ .key = b->cmp[i].key, .value = buf_str(&b->text[i]) };
     compare_id(v, &b->cmp[b->len]);
     if (b->len)
-        coord_txn(v->o.coord, b->cmp, b->len + 1, b->chg, b->len, on_written, v);
+        coord_txn(v->o.coord,
+                  &(struct coord_txn){
+                      .cmp = b->cmp, .cmp_len = b->len + 1, .chg = b->chg, .chg_len = b->len },
+                  on_written, v);
     for (size_t i = 0; i < b->len; i++)
         buf_deinit(&b->text[i]);
     if (!b->len) /* nothing of the rest is missing */

@@ -20,10 +20,11 @@
 
 #include "common/cluster/view/view.h"
 
-/* Of a view that never changes; 0: it follows a coordination service. */
+/* Returns the number of a view that never changes; 0: the view follows a coordination service. */
 uint64_t config_fingerprint_number(const struct view *v);
-/* Two numbers, or ids of clusters, neither 0. ERR_CONFIG: settings differ; the text says what
- * is there and here, and what to do. ERR_CONFLICT: another cluster's. */
+/* Compares two numbers, or ids of clusters, neither 0. ERR_CONFIG: the settings differ; the text
+ * names the settings of both processes and what the operator must do. ERR_CONFLICT: the peer is of
+ * another cluster. */
 NODISCARD int config_fingerprint_check(uint64_t mine, uint64_t theirs, struct err *e);
 
 #endif

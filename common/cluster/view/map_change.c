@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map_change: read, edit, swap, from the beginning when the swap fails.
+ * map_change: changes the map by compare-and-swap on its revision.
+ *
+ *   read_map ──> on_map: edit ──> swap ──> on_swapped: done
+ *      ^                                      │
+ *      └──── another writer was faster ───────┘        after TRIES losses: ERR_BUSY
+ *
+ * One transaction compares the revision that was read and writes the whole map, so no change of
+ * another writer is lost. `edit` is called again with the newer map each time.
  */
 #include "common/cluster/view/map_change.h"
 
@@ -48,7 +55,9 @@ static int swap(struct map_changing *c, const struct map *next, int64_t rev, str
     map_write(next, &text);
     struct coord_change chg = { .key = key_str(&c->key), .value = buf_str(&text) };
     if (buf_ok(&text))
-        coord_txn(c->o.coord, &cmp, 1, &chg, 1, on_swapped, c);
+        coord_txn(c->o.coord,
+                  &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 },
+                  on_swapped, c);
     else
         code = err_set(e, ERR_LIMIT, "the map would take more than %zu bytes",
                        (size_t)COORD_VALUE_MAX);

@@ -418,18 +418,19 @@ static int read_one(struct rlog *l, uint64_t index, struct repl_entry **ret, str
     return rc;
 }
 
-int rlog_read(struct rlog *l, uint64_t from, size_t bytes_max, struct repl_entry **ret, size_t max,
-              size_t *ret_len, struct err *e)
+int rlog_read(struct rlog *l, const struct rlog_range *r, struct repl_entry **ret, size_t *ret_len,
+              struct err *e)
 {
     size_t bytes = 0;
     int rc = 0;
 
     *ret_len = 0;
-    if (from <= l->st.base_index || from > l->st.last_index)
+    if (r->from <= l->st.base_index || r->from > l->st.last_index)
         return err_set(e, ERR_NOT_FOUND,
                        "entry %" PRIu64 " is not in the log, which has %" PRIu64 " to %" PRIu64,
-                       from, l->st.base_index + 1, l->st.last_index);
-    for (uint64_t i = from; i <= l->st.last_index && *ret_len < max && bytes <= bytes_max; i++) {
+                       r->from, l->st.base_index + 1, l->st.last_index);
+    for (uint64_t i = r->from; i <= l->st.last_index && *ret_len < r->max && bytes <= r->bytes_max;
+         i++) {
         rc = read_one(l, i, &ret[*ret_len], e);
         if (rc)
             break;

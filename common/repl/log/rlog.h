@@ -67,10 +67,15 @@ NODISCARD int rlog_roll(struct rlog *l, struct err *e);
  * that are committed and synced may go. */
 NODISCARD int rlog_drop(struct rlog *l, uint64_t index, struct err *e);
 
-/* Entries from index `from` on: at least one, then until `bytes_max` is passed; at most `max`. Each
- * with a reference for the caller. ERR_NOT_FOUND: `from` is not above base_index or above
- * last_index; ERR_CORRUPT, ERR_IO. */
-NODISCARD int rlog_read(struct rlog *l, uint64_t from, size_t bytes_max, struct repl_entry **ret,
-                        size_t max, size_t *ret_len, struct err *e);
+/* Entries from index `from` on: at least one, then until `bytes_max` is passed; at most `max`. */
+struct rlog_range {
+    uint64_t from;
+    size_t max, bytes_max;
+};
+/* Reads the entries of a range to ret[0 .. *ret_len), which has room for r->max; each with a
+ * reference for the caller. ERR_NOT_FOUND: `from` is not above base_index or above last_index;
+ * ERR_CORRUPT, ERR_IO. */
+NODISCARD int rlog_read(struct rlog *l, const struct rlog_range *r, struct repl_entry **ret,
+                        size_t *ret_len, struct err *e);
 
 #endif

@@ -34,7 +34,7 @@ static int path_in(const char *dir, const char *name, char ret[PATH_MAX], struct
     return 0;
 }
 
-/* ---- who we are ------------------------------------------------------------------------------ */
+/* ---- name and id of this node ---------------------------------------------------------------- */
 
 static int node_name(struct cluster_source *c, const struct cluster_conf *conf, struct err *e)
 {
@@ -125,7 +125,7 @@ static int read_password(const struct cluster_conf *conf, struct env *env, struc
     return code ? err_wrap(e, "cluster.etcd_password_file") : 0;
 }
 
-/* The client of etcd, which asks nothing yet; and who we are. */
+/* Makes the client of etcd, which sends no request yet, and finds the name of this node. */
 static int make_etcd(struct cluster_source *c, const struct cluster_conf *conf, struct env *env,
                      struct loop *loop, struct err *e)
 {
@@ -156,30 +156,28 @@ static int make_etcd(struct cluster_source *c, const struct cluster_conf *conf, 
     return code;
 }
 
-static int init_etcd(struct cluster_source *c, const struct cluster_conf *conf, struct env *env,
-                     struct loop *loop, struct pool *pool, const char *dir, bool keeps,
-                     struct err *e)
+static int init_etcd(struct cluster_source *c, const struct cluster_source_opts *o, struct err *e)
 {
     char path[PATH_MAX];
-    int code = make_etcd(c, conf, env, loop, e);
+    int code = make_etcd(c, o->conf, o->env, o->loop, e);
 
     if (!code)
-        code = node_id(c, env, dir, e);
+        code = node_id(c, o->env, o->data_dir, e);
     if (!code)
-        code = path_in(dir, VIEW_FILE, path, e);
+        code = path_in(o->data_dir, VIEW_FILE, path, e);
     if (code) {
         coord_free(c->coord);
         c->coord = NULL;
         return code;
     }
-    c->view = view_new_coord(&(struct view_opts){ .loop = loop,
+    c->view = view_new_coord(&(struct view_opts){ .loop = o->loop,
                                                   .coord = c->coord,
-                                                  .prefix = conf->etcd_prefix,
-                                                  .fs = env->fs,
+                                                  .prefix = o->conf->etcd_prefix,
+                                                  .fs = o->env->fs,
                                                   .file = path,
-                                                  .pool = pool,
-                                                  .keeps = keeps,
-                                                  .node = keeps ? c->node : NULL });
+                                                  .pool = o->pool,
+                                                  .keeps = o->keeps,
+                                                  .node = o->keeps ? c->node : NULL });
     return 0;
 }
 
@@ -207,7 +205,7 @@ int cluster_source_check(const struct cluster_conf *conf, struct env *env, struc
 
 static struct metric_cell *gauge(struct metrics *m, const char *name, const char *help)
 {
-    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL), NULL, 0);
 }
 
 static void on_render(void *cookie)
@@ -253,26 +251,26 @@ static void init_metrics(struct cluster_source *c, struct metrics *m)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int cluster_source_init(struct cluster_source *c, const struct cluster_conf *conf, struct env *env,
-                        struct loop *loop, struct pool *pool, struct metrics *metrics,
-                        const char *data_dir, bool keeps, struct err *e)
+int cluster_source_init(struct cluster_source *c, const struct cluster_source_opts *o,
+                        struct err *e)
 {
+    const struct cluster_conf *conf = o->conf;
     int code = 0;
 
     *c = (struct cluster_source){ .node_id = 0 };
     if (strcmp(conf->coordination, "static") == 0) {
         code = node_name(c, conf, e);
         if (!code)
-            code = init_static(c, conf, env, e);
+            code = init_static(c, conf, o->env, e);
     } else if (strcmp(conf->coordination, "etcd") == 0) {
-        code = init_etcd(c, conf, env, loop, pool, data_dir, keeps, e);
+        code = init_etcd(c, o, e);
     } else {
         c->view = options_view(conf);
     }
     if (!code)
-        init_metrics(c, metrics);
+        init_metrics(c, o->metrics);
     if (!code && c->coord)
-        c->health = etcd_health_new(loop, c->coord, c->view, metrics);
+        c->health = etcd_health_new(o->loop, c->coord, c->view, o->metrics);
     return code;
 }
 

@@ -21,11 +21,19 @@ struct cluster_source {
 };
 /* The options alone, and the files that they name. ERR_CONFIG. */
 NODISCARD int cluster_source_check(const struct cluster_conf *conf, struct env *env, struct err *e);
-/* The data folder is there and ours; `keeps`: it holds shards. ERR_CONFIG, ERR_IO. On failure
- * nothing is left to be freed. */
-NODISCARD int cluster_source_init(struct cluster_source *c, const struct cluster_conf *conf,
-                                  struct env *env, struct loop *loop, struct pool *pool,
-                                  struct metrics *metrics, const char *data_dir, bool keeps,
+/* Everything is borrowed. `env`, `loop`, `pool` and `metrics` outlive the cluster_source; `conf`
+ * and `data_dir` are read during cluster_source_init only. */
+struct cluster_source_opts {
+    const struct cluster_conf *conf;
+    struct env *env;
+    struct loop *loop;
+    struct pool *pool; /* may be NULL */
+    struct metrics *metrics;
+    const char *data_dir; /* exists, and belongs to this process */
+    bool keeps;           /* the data folder holds shards */
+};
+/* ERR_CONFIG, ERR_IO. On failure nothing is left to be freed. */
+NODISCARD int cluster_source_init(struct cluster_source *c, const struct cluster_source_opts *o,
                                   struct err *e);
 /* From now on every frame carries the id of the cluster, as soon as that is known, or the settings
  * by which this process places services: peers with others are refused. The state that peers report

@@ -84,7 +84,7 @@ struct etcd_health *etcd_health_new(struct loop *loop, const struct coord *coord
     h->refused = metric_at(metric_new(metrics, METRIC_GAUGE, "embertree_cluster_refused",
                                       "1: the coordination service answers, and refused the last "
                                       "change this process wanted",
-                                      NULL, NULL, 0),
+                                      NULL),
                            NULL, 0);
     h->timer = loop_timer_new(loop, on_timer, h);
     loop_timer_start(h->timer, LOOK_MS, LOOK_MS);

@@ -107,7 +107,7 @@ static void on_timer(void *cookie)
 
 static struct metric_cell *gauge(struct metrics *m, const char *name, const char *help)
 {
-    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL), NULL, 0);
 }
 
 struct peer_health *peer_health_new(struct loop *loop, struct rpc_net *rpc, const struct view *view,

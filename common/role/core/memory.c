@@ -191,7 +191,7 @@ void memory_stop(struct memory *m)
     m->stop = NULL;
 }
 
-/* ---- who holds what ---- */
+/* ---- what each part holds ---- */
 
 static uint64_t budget_used(void *cookie)
 {
@@ -303,19 +303,19 @@ static void gather(void *cookie)
 
 static struct metric_cell *cell(struct metrics *m, const char *name, const char *help)
 {
-    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL, NULL, 0), NULL, 0);
+    return metric_at(metric_new(m, METRIC_GAUGE, name, help, NULL), NULL, 0);
 }
 
 struct memory *memory_new(const struct memory_opts *o)
 {
     struct memory *m = XNEW(struct memory);
     struct metric *bytes = metric_new(o->metrics, METRIC_GAUGE, "embertree_memory_bytes",
-                                      "Memory a part of the process holds", "part", NULL, 0);
+                                      "Memory a part of the process holds", "part");
     struct metric *share = metric_new(o->metrics, METRIC_GAUGE, "embertree_memory_share_bytes",
-                                      "Memory a part of the process may hold", "part", NULL, 0);
+                                      "Memory a part of the process may hold", "part");
     struct metric *changes =
         metric_new(o->metrics, METRIC_COUNTER, "embertree_memory_changes_total",
-                   "How often the process went into a state of its memory", "state", NULL, 0);
+                   "How often the process went into a state of its memory", "state");
 
     m->o = *o;
     mutex_init(&m->lock);

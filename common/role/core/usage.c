@@ -13,7 +13,7 @@
 static void pool_init(struct usage *u, struct metrics *m)
 {
 #define POOL(kind, name, help) \
-    metric_at(metric_new(m, kind, "embertree_pool_" name, help, NULL, NULL, 0), NULL, 0)
+    metric_at(metric_new(m, kind, "embertree_pool_" name, help, NULL), NULL, 0)
     u->pool_jobs = POOL(METRIC_COUNTER, "jobs_total", "Jobs that began");
     u->pool_pauses = POOL(METRIC_COUNTER, "pauses_total",
                           "How often a long job stopped so that another tenant's could run");
@@ -46,7 +46,7 @@ static void build_init(const struct usage_build *build, struct metrics *m)
     struct str labels[] = { str_c(build->version), str_c(build->commit) };
     struct metric *info =
         metric_new(m, METRIC_GAUGE, "embertree_build_info",
-                   "Always 1; the labels say which build this is", "version,commit", NULL, 0);
+                   "Always 1; the labels say which build this is", "version,commit");
 
     metric_set(metric_at(info, labels, ARRAY_LEN(labels)), 1);
 }
@@ -55,7 +55,7 @@ void usage_init(struct usage *u, struct metrics *m, const struct pool *pool,
                 const struct usage_build *build, uint64_t memory_limit)
 {
 #define GAUGE(name, help) \
-    metric_at(metric_new(m, METRIC_GAUGE, "embertree_process_" name, help, NULL, NULL, 0), NULL, 0)
+    metric_at(metric_new(m, METRIC_GAUGE, "embertree_process_" name, help, NULL), NULL, 0)
     *u = (struct usage){ .pool = pool };
     pool_init(u, m);
     build_init(build, m);
@@ -65,7 +65,7 @@ void usage_init(struct usage *u, struct metrics *m, const struct pool *pool,
     u->fd_max = GAUGE("max_fds", "Most file descriptors the process may open");
     u->thread = GAUGE("threads", "Threads");
     u->cpu = metric_at(metric_new(m, METRIC_COUNTER, "embertree_process_cpu_microseconds_total",
-                                  "CPU time, user and system", NULL, NULL, 0),
+                                  "CPU time, user and system", NULL),
                        NULL, 0);
 #undef GAUGE
     metric_set(u->limit, (int64_t)memory_limit);

@@ -201,7 +201,27 @@ static int start_socket(struct process *p, const struct common_conf *c, struct e
     return code;
 }
 
-/* The world of the roles, in the order in which one needs the other. */
+static int start_cluster_source(struct process *p, const struct data_conf *data, struct err *e)
+{
+    int code = cluster_source_init(
+        &p->coordinate,
+        &(struct cluster_source_opts){ .conf = conf_get(p->conf, &cluster_options),
+                                       .env = env_real(),
+                                       .loop = p->loop,
+                                       .pool = p->pool,
+                                       .metrics = p->metrics,
+                                       .data_dir = data->dir,
+                                       .keeps = keeps_shards(p) },
+        e);
+
+    if (code)
+        return code;
+    cluster_source_rpc(&p->coordinate, p->rpc, p->loop, p->metrics);
+    p->core.heard = p->coordinate.heard;
+    return 0;
+}
+
+/* Starts everything that the roles share, in the order in which one needs the other. */
 static int start_shared(struct process *p, struct err *e)
 {
     const struct common_conf *http = conf_get(p->conf, &http_options);
@@ -233,12 +253,9 @@ static int start_shared(struct process *p, struct err *e)
     pool_slices(p->pool, threads, SLICE_US);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
-    code = cluster_source_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics,
-                               data->dir, keeps_shards(p), e);
+    code = start_cluster_source(p, data, e);
     if (code)
         return code;
-    cluster_source_rpc(&p->coordinate, p->rpc, p->loop, p->metrics);
-    p->core.heard = p->coordinate.heard;
     p->core.ctx = (struct role_ctx){
         .env = env,
         .loop = p->loop,

@@ -31,7 +31,7 @@
 
 static struct metric_cell *counter(struct metrics *m, const char *name, const char *help)
 {
-    return m ? metric_at(metric_new(m, METRIC_COUNTER, name, help, NULL, NULL, 0), NULL, 0) : NULL;
+    return m ? metric_at(metric_new(m, METRIC_COUNTER, name, help, NULL), NULL, 0) : NULL;
 }
 
 struct peer_paths *peer_paths_new(struct loop *loop, uint64_t hedge_ms, struct metrics *metrics,

@@ -237,15 +237,15 @@ struct relay *relay_new(const struct relay_opts *o)
         r->o.calls_max = RELAY_CALLS_MAX;
     if (!r->o.bytes_max)
         r->o.bytes_max = RELAY_BYTES_MAX;
-    r->ended = metric_new(o->metrics, METRIC_COUNTER, "embertree_relay_calls_total",
-                          "Calls for the leader of a shard that came here, by how they ended",
-                          "result", NULL, 0);
+    r->ended =
+        metric_new(o->metrics, METRIC_COUNTER, "embertree_relay_calls_total",
+                   "Calls for the leader of a shard that came here, by how they ended", "result");
     r->working = metric_at(metric_new(o->metrics, METRIC_GAUGE, "embertree_relay_calls_working",
-                                      "Calls of others that are being passed on", NULL, NULL, 0),
+                                      "Calls of others that are being passed on", NULL),
                            NULL, 0);
     r->passed_bytes =
         metric_at(metric_new(o->metrics, METRIC_COUNTER, "embertree_relay_bytes_total",
-                             "Bytes of calls passed on to leaders", NULL, NULL, 0),
+                             "Bytes of calls passed on to leaders", NULL),
                   NULL, 0);
     rpc_serve(o->node, RPC_RELAY, on_relay, r);
     return r;

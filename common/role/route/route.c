@@ -442,20 +442,18 @@ static void on_timer(void *cookie)
         call_end(c, STR_NULL, &e);
 }
 
-struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
-                             struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,
-                             void *cookie)
+struct route_call *route_ask(struct route *r, const struct route_query *q, struct buf *payload)
 {
     struct route_call *c = XNEW(struct route_call);
     struct err e;
 
     *c = (struct route_call){ .r = r,
-                              .target = target,
-                              .method = method,
+                              .target = q->target,
+                              .method = q->method,
                               .payload = *payload,
-                              .deadline_ms = now_ms(r) + deadline_ms,
-                              .done = done,
-                              .cookie = cookie };
+                              .deadline_ms = now_ms(r) + q->deadline_ms,
+                              .done = q->done,
+                              .cookie = q->cookie };
     buf_init(payload, 0);
     (void)outlived(c, &e); /* its first */
     if (call_try(c, &e))

@@ -45,13 +45,18 @@ struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
 /* Reports that a call to the target, direct or relayed (hedged_call_went_round), failed: the view
  * is refreshed soon. */
 void route_failed(struct route *r, size_t target, bool went_round);
+struct route_query {
+    size_t target;
+    enum rpc_method method;
+    uint64_t deadline_ms; /* from now on */
+    rpc_done_fn done;     /* called once, never from inside route_ask */
+    void *cookie;
+};
 /* Sends one query. Where shards move it is sent again, until the deadline, while the shard has no
  * leader; else while its ingester may be back within seconds. So it must be harmless to ask twice.
- * Moves *payload. done is never called from inside; a call that ended must not be canceled. */
+ * Moves *payload. A call that ended must not be canceled. */
 struct route_call;
-struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
-                             struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,
-                             void *cookie);
+struct route_call *route_ask(struct route *r, const struct route_query *q, struct buf *payload);
 void route_cancel(struct route_call *c); /* done is not called any more; NULL is fine */
 /* Everything can be reached; else `why` says what cannot. */
 bool route_ready(struct route *r, char *why, size_t why_size);

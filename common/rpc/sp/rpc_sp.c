@@ -431,11 +431,9 @@ static bool pipe_send(struct rpc_pipe *pipe, struct str head, struct str body)
     return true;
 }
 
-static int ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                    bool (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
-                    struct err *e)
+static int ear_open(const struct rpc_ear_opts *o, struct rpc_ear **ret, struct err *e)
 {
-    return sp_listener_open(net, loop, listen, on_frame, cookie, &sp_ops, ret, e);
+    return sp_listener_open(o, &sp_ops, ret, e);
 }
 
 static const struct rpc_pipe_ops sp_ops = {

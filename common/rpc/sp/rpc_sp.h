@@ -45,9 +45,8 @@ struct sp_listener {
     uv_idle_t awake; /* runs while some are left for the next turn */
 };
 
-NODISCARD int sp_listener_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                               bool (*on_frame)(void *cookie, struct str frame), void *cookie,
-                               const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e);
+NODISCARD int sp_listener_open(const struct rpc_ear_opts *o, const struct rpc_pipe_ops *ops,
+                               struct rpc_ear **ret, struct err *e);
 void sp_listener_close(struct rpc_ear *ear);
 /* A handle that was counted in `handles` is closed. */
 void sp_listener_handle_gone(struct sp_listener *n);

@@ -230,23 +230,22 @@ static void on_flush(uv_prepare_t *h)
     sp_listener_flush(h->data);
 }
 
-int sp_listener_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                     bool (*on_frame)(void *cookie, struct str frame), void *cookie,
-                     const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e)
+int sp_listener_open(const struct rpc_ear_opts *o, const struct rpc_pipe_ops *ops,
+                     struct rpc_ear **ret, struct err *e)
 {
+    const char *listen = o->listen;
     struct sp_listener *n;
     int rc;
 
-    (void)net;
-    if (!loop_uv(loop))
+    if (!loop_uv(o->loop))
         return err_set(e, ERR_CONFIG, "rpc address %s needs a real loop; simulation has mem://",
                        listen);
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of write() */
     n = XNEW(struct sp_listener);
     *n = (struct sp_listener){
-        .ear = { ops }, .loop = loop, .on_frame = on_frame, .cookie = cookie
+        .ear = { ops }, .loop = o->loop, .on_frame = o->on_frame, .cookie = o->cookie
     };
-    n->uv = loop_uv(loop);
+    n->uv = loop_uv(o->loop);
     n->ipc = str_starts(str_c(listen), STR("ipc://"));
     n->scratch = XNEW_ARRAY(char, RPC_SP_READ);
     list_init(&n->conns);

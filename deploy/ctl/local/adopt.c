@@ -297,8 +297,13 @@ static int adopt_folder(struct job *j, struct err *e)
     int code;
 
     j->loop = loop_new(clock_real());
-    code = cluster_source_init(&j->at, j->cluster, env_real(), j->loop, NULL, metrics, j->dir,
-                               false, e);
+    code = cluster_source_init(&j->at,
+                               &(struct cluster_source_opts){ .conf = j->cluster,
+                                                              .env = env_real(),
+                                                              .loop = j->loop,
+                                                              .metrics = metrics,
+                                                              .data_dir = j->dir },
+                               e);
     if (!code)
         code = find_self(j, e);
     if (!code)

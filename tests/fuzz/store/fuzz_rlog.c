@@ -34,7 +34,8 @@ static void read_all(struct rlog *l)
 
     CHECK(s.base_index <= s.last_index);
     for (uint64_t i = s.base_index + 1; i <= s.last_index; i++) {
-        CHECK(rlog_read(l, i, 0, &x, 1, &n, &e) == 0 && n == 1 && x->index == i);
+        CHECK(rlog_read(l, &(struct rlog_range){ .from = i, .max = 1 }, &x, &n, &e) == 0 &&
+              n == 1 && x->index == i);
         CHECK(x->term == rlog_term(l, i));
         entry_unref(x);
     }

@@ -22,7 +22,7 @@ static void load_mirror(struct node *n)
     struct err e;
 
     for (uint64_t i = s.base_index + 1; i <= s.last_index && i < LOG_MAX; i++) {
-        if (rlog_read(n->log, i, 0, &x, 1, &got, &e)) {
+        if (rlog_read(n->log, &(struct rlog_range){ .from = i, .max = 1 }, &x, &got, &e)) {
             world_broken("%s: %s", n->name, e.text);
             return;
         }

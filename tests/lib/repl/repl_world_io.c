@@ -151,7 +151,7 @@ static size_t io_entries(void *cookie, uint64_t from, size_t bytes_max, struct r
                     found = entry_ref(n->ops.ptr[k].list[j]);
         if (!found) {
             size_t got;
-            if (rlog_read(n->log, i, 0, &found, 1, &got, &e))
+            if (rlog_read(n->log, &(struct rlog_range){ .from = i, .max = 1 }, &found, &got, &e))
                 break;
         }
         if (found->term != replica_log_term_at(n->r, i)) {

@@ -127,7 +127,8 @@ void hand_over(struct world *w, uint32_t shard, const char *to)
     record_write(&next, &text);
     chg.value = buf_str(&text);
     trace(w, "shard %" PRIu32 " is handed to %s", shard, to);
-    coord_txn(w->coord, &cmp, 1, &chg, 1, NULL, NULL);
+    coord_txn(w->coord, &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 },
+              NULL, NULL);
     buf_deinit(&text);
 }
 

@@ -55,7 +55,7 @@ static void change(struct bed *b, int status, const char *txn)
 
     b->status = status;
     b->txn = txn;
-    coord_txn(b->f.coord, NULL, 0, &chg, 1, on_end, b);
+    coord_txn(b->f.coord, &(struct coord_txn){ .chg = &chg, .chg_len = 1 }, on_end, b);
     loop_run(b->f.loop);
 }
 

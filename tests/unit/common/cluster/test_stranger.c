@@ -407,7 +407,7 @@ static void make(struct bed *b, enum made how, const struct coord_backup *whole)
 
     coord_sim_cut(b->coord, how == UNSEEN);
     if (how == BEGUN || how == UNSEEN)
-        coord_txn(c, NULL, 0, both, 2, on_put, NULL);
+        coord_txn(c, &(struct coord_txn){ .chg = both, .chg_len = 2 }, on_put, NULL);
     for (int i = 0; i < 2 && (how == REBUILT || how == MAP_FIRST); i++)
         coord_site_put(b->site, both[i ^ (how == REBUILT)].key, both[i ^ (how == REBUILT)].value);
     if (how == PUT_BACK)

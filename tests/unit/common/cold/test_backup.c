@@ -177,7 +177,8 @@ static void offload_first(struct bed *b)
     assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
     assert_true(found);
     kv_cold_watch(b->kv, unit.cf, key_str(&unit.from), key_str(&unit.to));
-    assert_int_equal(cold_offload(b->kv, &unit, b->o, 1024, &batch, &moved, &e), 0);
+    assert_int_equal(
+        cold_offload(b->kv, &unit, &(struct cold_target){ b->o, 1024 }, &batch, &moved, &e), 0);
     assert_true(kv_cold_unchanged(b->kv));
     assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
     kv_batch_free(batch);

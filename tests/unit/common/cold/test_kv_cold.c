@@ -245,7 +245,8 @@ static void offload(struct bed *b)
     unit.to = unit.from;
     key_end(&unit.to);
     kv_cold_watch(b->kv, CF, key_str(&unit.from), key_str(&unit.to));
-    assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
+    assert_int_equal(
+        cold_offload(b->kv, &unit, &(struct cold_target){ b->o, 0 }, &batch, &moved, &e), 0);
     bool touched = prng_chance(&b->rng, 0.2);
     if (touched) {
         struct kv_batch *other = kv_batch_new();
@@ -344,7 +345,8 @@ static void move_all(struct bed *b)
         assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
         if (!found)
             return;
-        assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
+        assert_int_equal(
+            cold_offload(b->kv, &unit, &(struct cold_target){ b->o, 0 }, &batch, &moved, &e), 0);
         kv_cold_watch(b->kv, CF, STR("x"), STR("y"));
         assert_true(kv_cold_unchanged(b->kv));
         assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
@@ -370,8 +372,9 @@ static int slow_write(struct kv *inner, const struct kv_batch *batch, bool sync,
 
         slow.done = true;
         kv_cold_watch(slow.b->kv, CF, key_str(&slow.unit.from), key_str(&slow.unit.to));
-        assert_int_equal(
-            cold_offload(slow.b->kv, &slow.unit, slow.b->o, 0, &slow.moved, &moved, &why), 0);
+        assert_int_equal(cold_offload(slow.b->kv, &slow.unit, &(struct cold_target){ slow.b->o, 0 },
+                                      &slow.moved, &moved, &why),
+                         0);
         assert_true(moved.rows > 0);
     }
     return slow.ops->write(inner, batch, sync, e);
@@ -502,7 +505,8 @@ static void test_failed_write_counts(void **state)
     assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
     assert_true(found);
     kv_cold_watch(b->kv, CF, STR("x"), STR("y"));
-    assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
+    assert_int_equal(
+        cold_offload(b->kv, &unit, &(struct cold_target){ b->o, 0 }, &batch, &moved, &e), 0);
     assert_true(moved.rows > 0);
     during.ops = inner->ops;
     with.write = counts_and_fails;

@@ -249,8 +249,10 @@ static void offload(struct bed *b)
     if (!found)
         return;
     kv_cold_watch(b->kv, unit.cf, key_str(&unit.from), key_str(&unit.to));
-    assert_int_equal(
-        cold_offload(b->kv, &unit, &b->slow.store, b->generation.now, &batch, &moved, &e), 0);
+    assert_int_equal(cold_offload(b->kv, &unit,
+                                  &(struct cold_target){ &b->slow.store, b->generation.now },
+                                  &batch, &moved, &e),
+                     0);
     assert_true(kv_cold_unchanged(b->kv));
     assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
     kv_batch_free(batch);

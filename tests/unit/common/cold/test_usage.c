@@ -116,7 +116,8 @@ static uint64_t move(struct bed *b)
         if (!found)
             return bytes;
         kv_cold_watch(b->kv, unit.cf, key_str(&unit.from), key_str(&unit.to));
-        assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
+        assert_int_equal(
+            cold_offload(b->kv, &unit, &(struct cold_target){ b->o, 0 }, &batch, &moved, &e), 0);
         assert_true(kv_cold_unchanged(b->kv));
         assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
         kv_batch_free(batch);

@@ -29,17 +29,17 @@ static void test_text_is_prometheus_0_0_4(void **state)
 
     (void)state;
     requests = metric_new(m, METRIC_COUNTER, "embertree_requests_total",
-                          "Requests, \"all\" of\nthem \\", "method,path", NULL, 0);
-    delta = metric_new(m, METRIC_GAUGE, "embertree_delta", "A gauge", NULL, NULL, 0);
-    took = metric_new(m, METRIC_HISTOGRAM, "embertree_took_seconds", "Time", "role", bounds,
-                      ARRAY_LEN(bounds));
+                          "Requests, \"all\" of\nthem \\", "method,path");
+    delta = metric_new(m, METRIC_GAUGE, "embertree_delta", "A gauge", NULL);
+    took = metric_new_histogram(m, "embertree_took_seconds", "Time", "role", bounds,
+                                ARRAY_LEN(bounds));
     metric_add(metric_at(requests, post, 2), 3);
     metric_set(metric_at(delta, NULL, 0), 5);
     metric_move(metric_at(delta, NULL, 0), -7);
     metric_observe(metric_at(took, &q, 1), 0.005); /* le is inclusive */
     metric_observe(metric_at(took, &q, 1), 0.25);
     metric_observe(metric_at(took, &q, 1), 100);
-    (void)metric_new(m, METRIC_COUNTER, "embertree_a_total", "No cells yet", "x", NULL, 0);
+    (void)metric_new(m, METRIC_COUNTER, "embertree_a_total", "No cells yet", "x");
     buf_init(&b, MIB);
     assert_string_equal(render(m, &b),
                         "# HELP embertree_a_total No cells yet\n"
@@ -66,10 +66,10 @@ static void test_text_is_prometheus_0_0_4(void **state)
 static void test_same_name_is_the_same_metric(void **state)
 {
     struct metrics *m = metrics_new();
-    struct metric *a = metric_new(m, METRIC_COUNTER, "embertree_x_total", "X", NULL, NULL, 0);
+    struct metric *a = metric_new(m, METRIC_COUNTER, "embertree_x_total", "X", NULL);
 
     (void)state;
-    assert_ptr_equal(a, metric_new(m, METRIC_COUNTER, "embertree_x_total", "X", NULL, NULL, 0));
+    assert_ptr_equal(a, metric_new(m, METRIC_COUNTER, "embertree_x_total", "X", NULL));
     assert_ptr_equal(metric_at(a, NULL, 0), metric_at(a, NULL, 0));
     metrics_free(m);
 }
@@ -77,7 +77,7 @@ static void test_same_name_is_the_same_metric(void **state)
 static void test_label_sets_are_bounded(void **state)
 {
     struct metrics *m = metrics_new();
-    struct metric *x = metric_new(m, METRIC_COUNTER, "embertree_x_total", "X", "a,b", NULL, 0);
+    struct metric *x = metric_new(m, METRIC_COUNTER, "embertree_x_total", "X", "a,b");
     const struct str zero[] = { STR("same"), STR("v0") };
     struct metric_cell *first = NULL, *last = NULL;
     struct buf b;
@@ -109,7 +109,7 @@ static void test_label_sets_are_bounded(void **state)
 static void test_forgotten_ones_make_room(void **state)
 {
     struct metrics *m = metrics_new();
-    struct metric *g = metric_new(m, METRIC_GAUGE, "embertree_x", "x", "who", NULL, 0);
+    struct metric *g = metric_new(m, METRIC_GAUGE, "embertree_x", "x", "who");
     const struct str a = STR("a"), b = STR("b"), c = STR("c");
     const struct str other = STR("other");
     struct buf out;
@@ -151,7 +151,7 @@ static void test_odd_label_values(void **state)
     const struct str nul = { "a\0b", 3 }, bad = { "\xff", 1 }, none = STR_NULL;
     const struct str lengthy = { big, sizeof(big) };
     struct metrics *m = metrics_new();
-    struct metric *x = metric_new(m, METRIC_GAUGE, "embertree_x", "X", "a", NULL, 0);
+    struct metric *x = metric_new(m, METRIC_GAUGE, "embertree_x", "X", "a");
     struct buf b;
     const char *text;
 
@@ -192,7 +192,7 @@ static void count_much(void *cookie)
 static void on_render(void *cookie)
 {
     struct shared *s = cookie;
-    struct metric *m = metric_new(s->m, METRIC_GAUGE, "embertree_hook", "Set late", NULL, NULL, 0);
+    struct metric *m = metric_new(s->m, METRIC_GAUGE, "embertree_hook", "Set late", NULL);
 
     metric_move(metric_at(m, NULL, 0), 1);
 }
@@ -206,8 +206,8 @@ static void test_threads_lose_nothing_while_rendering(void **state)
     const char *text;
 
     (void)state;
-    s.counter = metric_new(s.m, METRIC_COUNTER, "embertree_c_total", "C", "kind", NULL, 0);
-    s.histogram = metric_new(s.m, METRIC_HISTOGRAM, "embertree_h", "H", NULL, bounds, 1);
+    s.counter = metric_new(s.m, METRIC_COUNTER, "embertree_c_total", "C", "kind");
+    s.histogram = metric_new_histogram(s.m, "embertree_h", "H", NULL, bounds, 1);
     metrics_on_render(s.m, on_render, &s);
     buf_init(&b, MIB);
     for (size_t i = 0; i < ARRAY_LEN(t); i++)

@@ -76,8 +76,7 @@ static void begin(struct pushed *p, uint64_t hz)
 
 static uint64_t metric(const struct pushed *p, const char *name)
 {
-    return metric_value(
-        metric_at(metric_new(p->metrics, METRIC_COUNTER, name, "", NULL, NULL, 0), NULL, 0));
+    return metric_value(metric_at(metric_new(p->metrics, METRIC_COUNTER, name, "", NULL), NULL, 0));
 }
 
 static void finish(struct pushed *p)

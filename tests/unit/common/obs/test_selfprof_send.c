@@ -124,8 +124,12 @@ static int post_to(uint16_t port, uint32_t timeout_ms, int cancel_fd, int *ret_s
 
     (void)snprintf(url, sizeof(url), "http://localhost:%u/base/", port);
     assert_int_equal(http_target_parse(url, &t, &e), 0);
-    result =
-        http_post(&t, "/x?y=z", "A: b\r\n", STR("hello"), timeout_ms, cancel_fd, ret_status, &e);
+    const struct http_post post = { .path = "/x?y=z",
+                                    .headers = "A: b\r\n",
+                                    .body = STR("hello"),
+                                    .timeout_ms = timeout_ms,
+                                    .cancel_fd = cancel_fd };
+    result = http_post(&t, &post, ret_status, &e);
     assert_int_equal(result == 0, *e.text == '\0');
     return result;
 }
@@ -265,10 +269,9 @@ static uint64_t pushes(struct bed *b, const char *result)
 {
     struct str v = str_c(result);
 
-    return metric_value(
-        metric_at(metric_new(b->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total", "",
-                             "result", NULL, 0),
-                  &v, 1));
+    return metric_value(metric_at(
+        metric_new(b->metrics, METRIC_COUNTER, "embertree_selfprof_pushes_total", "", "result"), &v,
+        1));
 }
 
 static const char *key_of(const char *request)

@@ -162,10 +162,10 @@ static int pull_file(struct copy_in *in, size_t i, uint64_t *fetched, struct err
 /* Everything a receiver does, up to `upto` files. */
 static int pull(uint64_t id, size_t upto, uint64_t *fetched, struct err *e)
 {
-    struct copy_list l = list_again();
+    struct copy_offer offer = { .source = "n1", .id = id, .list = list_again() };
     struct copy_in *in;
     uint64_t total[64];
-    int rc = copy_in_begin(t.base, &faults, "n1", id, &l, &in, e);
+    int rc = copy_in_begin(t.base, &faults, &offer, &in, e);
 
     *fetched = 0;
     if (rc)
@@ -309,13 +309,12 @@ static void test_part_of_a_note(void **state)
 {
     uint64_t fetched = 0, whole = 0;
     struct copy_in *in;
-    struct copy_list l;
     struct err e;
 
     (void)state;
     setup();
-    l = list_again();
-    assert_int_equal(copy_in_begin(t.base, &faults, "n1", 7, &l, &in, &e), 0);
+    struct copy_offer offer = { .source = "n1", .id = 7, .list = list_again() };
+    assert_int_equal(copy_in_begin(t.base, &faults, &offer, &in, &e), 0);
     t.part_of_note = 7;
     assert_int_equal(pull_file(in, 0, &fetched, &e), ERR_NO_SPACE);
     assert_int_equal(t.part_of_note, 0);
@@ -335,15 +334,14 @@ static void test_part_of_a_note(void **state)
 
 static void test_damage(void **state)
 {
-    struct copy_list l;
     struct copy_in *in;
     struct buf piece;
     struct err e;
 
     (void)state;
     setup();
-    l = list_again();
-    assert_int_equal(copy_in_begin(t.base, NULL, "n1", 7, &l, &in, &e), 0);
+    struct copy_offer offer = { .source = "n1", .id = 7, .list = list_again() };
+    assert_int_equal(copy_in_begin(t.base, NULL, &offer, &in, &e), 0);
     const struct copy_file *f = &t.list.files[0];
     size_t n = MIN((size_t)f->size, COPY_PIECE_BYTES);
     buf_init(&piece, COPY_PIECE_BYTES);

@@ -237,7 +237,8 @@ static void put_cluster(struct bed *b, bool again)
     };
 
     for (size_t i = 0; i < 2; i += again ? 1 : 2)
-        coord_txn(c, NULL, 0, &chg[i], again ? 1 : 2, on_cluster, b);
+        coord_txn(c, &(struct coord_txn){ .chg = &chg[i], .chg_len = again ? 1 : 2 }, on_cluster,
+                  b);
     pass(b, 100);
     coord_free(c);
 }

@@ -22,26 +22,22 @@ static void test_table(void **state)
         uint64_t total, wants[4], get[4];
         size_t n;
     } rows[] = {
-        { "one has it all", 100, { 10 }, { 100 }, 1 },
-        { "one that wants more", 100, { SHARD_MEMORY_MORE }, { 100 }, 1 },
+        { "a single shard gets all", 100, { 10 }, { 100 }, 1 },
+        { "a single shard wants more", 100, { SHARD_MEMORY_MORE }, { 100 }, 1 },
         { "all want more",
           100,
           { SHARD_MEMORY_MORE, SHARD_MEMORY_MORE, 60, 80 },
           { 25, 25, 25, 25 },
           4 },
-        { "the busy one gets what is left",
-          100,
-          { 10, SHARD_MEMORY_MORE, 5, 0 },
-          { 10, 85, 5, 0 },
-          4 },
-        { "two busy ones", 100, { 10, SHARD_MEMORY_MORE, 50, 0 }, { 10, 45, 45, 0 }, 4 },
-        { "who wants less than he may have",
+        { "a busy shard gets the rest", 100, { 10, SHARD_MEMORY_MORE, 5, 0 }, { 10, 85, 5, 0 }, 4 },
+        { "two busy shards", 100, { 10, SHARD_MEMORY_MORE, 50, 0 }, { 10, 45, 45, 0 }, 4 },
+        { "a shard wants less than an equal part",
           100,
           { 10, SHARD_MEMORY_MORE, 30 },
           { 10, 60, 30 },
           3 },
-        { "nobody wants it", 100, { 10, 20, 10, 0 }, { 25, 35, 25, 15 }, 4 },
-        { "nobody", 100, { 0 }, { 0 }, 0 },
+        { "all want less than there is", 100, { 10, 20, 10, 0 }, { 25, 35, 25, 15 }, 4 },
+        { "no shards", 100, { 0 }, { 0 }, 0 },
     };
 
     (void)state;

@@ -67,7 +67,7 @@ static void test_two_digits(void **state)
     copy_load_stored(w, 1, 99);
     copy_load_report(w, 0, 1000, &p);
     assert_int_equal(p.bytes, 99);
-    copy_load_stored(w, 2, 7); /* nobody has it: forgotten at once */
+    copy_load_stored(w, 2, 7); /* no replica of shard 2 is here: its bytes are dropped */
     p.shard = 2;
     p.bytes = 1;
     copy_load_report(w, 0, 1000, &p);

@@ -43,8 +43,9 @@ static void test_old_maps_are_refused(void **state)
     struct err e;
 
     assert_int_equal(check(p, "s", 0, STEP_MS), 0); /* no steps */
-    assert_int_equal(
-        map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
+    assert_int_equal(map_edit_spread(view_map(v, &rev), &(struct map_whose){ STR("t"), STR("s") },
+                                     4, STEP_MS, &spread, &e),
+                     0);
     uint64_t version = spread->version;
     assert_int_equal(map_edit_tenant(spread, STR("t"), 3, STEP_MS + LEAF_MS, &both, &e), 0);
     view_set_map(v, spread);
@@ -90,8 +91,9 @@ static void test_map_of_a_backup(void **state)
 
     assert_true(all_known(p, 3, &version));
     assert_int_equal(version, 0);
-    assert_int_equal(
-        map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
+    assert_int_equal(map_edit_spread(view_map(v, &rev), &(struct map_whose){ STR("t"), STR("s") },
+                                     4, STEP_MS, &spread, &e),
+                     0);
     /* A distributor placed it by a map that is newer than ours. */
     assert_int_equal(check(p, "s", spread->version, STEP_MS), 0);
     assert_false(all_known(p, 3, &version));
@@ -162,13 +164,13 @@ static void test_announced(void **state)
     placement_guard_note_time(p, 4, 77);
     assert_int_equal(placement_guard_newest_ms(p, 3), STEP_MS + 9 * SLOT_MS);
     assert_int_equal(placement_guard_newest_ms(p, 4), 77);
-    /* Who reads by an earlier map does not know where to: by whatever it asks for. */
+    /* A querier with an earlier map may ask too few shards, whatever it reads. */
     assert_int_equal(placement_guard_read(p, version - 1, &e), ERR_CONFLICT);
     assert_non_null(strstr(e.text, "the querier will try again with the newer map"));
     assert_int_equal(placement_guard_read(p, version, &e), 0);
     assert_int_equal(placement_guard_read(p, version + 5, &e), 0);
-    assert_int_equal(placement_guard_read(p, 0, &e), 0); /* it asks everybody, or is of a version
-    before */
+    /* 0: the querier asks all shards, or is of the previous version. */
+    assert_int_equal(placement_guard_read(p, 0, &e), 0);
     placement_guard_free(p);
     view_free(v);
 }
@@ -243,7 +245,7 @@ static void test_given_up(void **state)
         view_changed(v);
     }
     assert_int_equal(placement_guard_newest_ms(p, 4), STEP_MS);
-    view_set_map(v, again); /* announced anew: nobody gave that up */
+    view_set_map(v, again); /* announced again, and this announcement was not aborted */
     view_changed(v);
     assert_int_equal(check(p, "s", version + 1, STEP_MS + LEAF_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version + 1, STEP_MS), 0);

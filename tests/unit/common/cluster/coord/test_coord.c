@@ -116,7 +116,10 @@ static void put(struct bed *b, const char *key, const char *value, int64_t lease
     };
 
     reply_init(b, r);
-    coord_txn(b->coord, &cmp, rev >= 0 ? 1 : 0, &chg, 1, on_reply, r);
+    coord_txn(
+        b->coord,
+        &(struct coord_txn){ .cmp = &cmp, .cmp_len = rev >= 0 ? 1 : 0, .chg = &chg, .chg_len = 1 },
+        on_reply, r);
     run_until(b, has_ended);
 }
 
@@ -204,19 +207,22 @@ static void check_transactions(struct bed *b)
 
     cmp[0].rev = first;
     reply_init(b, &r);
-    coord_txn(b->coord, cmp, 2, chg, 3, on_reply, &r);
+    coord_txn(b->coord, &(struct coord_txn){ .cmp = cmp, .cmp_len = 2, .chg = chg, .chg_len = 3 },
+              on_reply, &r);
     run_until(b, has_ended);
     assert_true(r.done);
     buf_deinit(&r.keys);
     /* The revision has moved, that of the creation has not. */
     reply_init(b, &r);
-    coord_txn(b->coord, cmp, 1, chg, 1, on_reply, &r);
+    coord_txn(b->coord, &(struct coord_txn){ .cmp = cmp, .cmp_len = 1, .chg = chg, .chg_len = 1 },
+              on_reply, &r);
     run_until(b, has_ended);
     assert_false(r.done);
     buf_deinit(&r.keys);
     cmp[0].create = true;
     reply_init(b, &r);
-    coord_txn(b->coord, cmp, 1, chg, 1, on_reply, &r);
+    coord_txn(b->coord, &(struct coord_txn){ .cmp = cmp, .cmp_len = 1, .chg = chg, .chg_len = 1 },
+              on_reply, &r);
     run_until(b, has_ended);
     assert_true(r.done);
     buf_deinit(&r.keys);

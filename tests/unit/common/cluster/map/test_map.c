@@ -155,8 +155,9 @@ static void test_what_was_written_stays_readable(void **state)
 
             assert_int_equal(map_edit_tenant(m, STR("a"), sizes[step], from, &next, &e), 0);
             map_unref(m);
-            assert_int_equal(
-                map_edit_spread(next, STR("a"), STR("big"), spreads[step], from, &m, &e), 0);
+            assert_int_equal(map_edit_spread(next, &(struct map_whose){ STR("a"), STR("big") },
+                                             spreads[step], from, &m, &e),
+                             0);
             map_unref(next);
         }
         for (uint32_t i = 0; i <= 100; i++) {
@@ -226,7 +227,8 @@ static void test_steps(void **state)
     int64_t t = 1700000000000; /* the beginning of a leaf */
     struct err e;
 
-    assert_int_equal(map_edit_spread(m, STR("t"), STR("s"), 4, t - 1, &next, &e), 0);
+    assert_int_equal(
+        map_edit_spread(m, &(struct map_whose){ STR("t"), STR("s") }, 4, t - 1, &next, &e), 0);
     map_unref(m);
     const struct map_steps *s = &map_service(next, STR("t"), STR("s"))->steps;
     assert_int_equal(s->len, 2);
@@ -239,18 +241,23 @@ static void test_steps(void **state)
     assert_false(map_outdates(next, STR("t"), STR("s"), 6, t - 1));
     assert_false(map_outdates(next, STR("t"), STR("s"), 7, t));
     assert_false(map_outdates(next, STR("t"), STR("other"), 6, t));
-    assert_int_equal(map_edit_spread(next, STR("t"), STR("s"), 4, t, &m, &e), ERR_CONFLICT);
+    assert_int_equal(map_edit_spread(next, &(struct map_whose){ STR("t"), STR("s") }, 4, t, &m, &e),
+                     ERR_CONFLICT);
     /* The step before has not come yet: the next one comes behind it. */
-    assert_int_equal(map_edit_spread(next, STR("t"), STR("s"), 2, t - 50000, &m, &e), 0);
+    assert_int_equal(
+        map_edit_spread(next, &(struct map_whose){ STR("t"), STR("s") }, 2, t - 50000, &m, &e), 0);
     s = &map_service(m, STR("t"), STR("s"))->steps;
     assert_int_equal(s->at[2].from_ms, t + LEAF_MS);
     for (uint32_t i = s->len; i < MAP_STEPS_MAX; i++) {
         map_unref(next);
         next = m;
-        assert_int_equal(map_edit_spread(next, STR("t"), STR("s"), 3 + i % 2, t, &m, &e), 0);
+        assert_int_equal(
+            map_edit_spread(next, &(struct map_whose){ STR("t"), STR("s") }, 3 + i % 2, t, &m, &e),
+            0);
     }
     map_unref(next);
-    assert_int_equal(map_edit_spread(m, STR("t"), STR("s"), 7, t, &next, &e), ERR_LIMIT);
+    assert_int_equal(map_edit_spread(m, &(struct map_whose){ STR("t"), STR("s") }, 7, t, &next, &e),
+                     ERR_LIMIT);
     map_unref(m);
 }
 

@@ -260,7 +260,7 @@ static void test_bad_text(void **state)
         { "services: [{tenant: t, name: s, next: 3}]", "next" },
         { "tenant_next: {n: 1, version: 1, from: 9, by: "
           "0123456789012345678901234567890123456789012345678901234567890123456789012345678901}",
-          "who announced it has 82 bytes" },
+          "the name of the controller that announced the step has 82 bytes" },
         { "tenant_next: {n: 3, version: 1}", "has 3 shards, the cluster 1" },
         { "tenants: [{name: t, steps: [{from: 0, n: 1}, {from: 9, n: 0}], "
           "next: {n: 1, version: 2, from: 9}}]",

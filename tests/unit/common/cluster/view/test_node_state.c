@@ -179,8 +179,7 @@ static void rival_list(struct coord *c, struct str prefix, coord_fn fn, void *co
     coord_list(r->to, prefix, fn, cookie);
 }
 
-static void rival_txn(struct coord *c, const struct coord_compare *cmp, size_t cmp_len,
-                      const struct coord_change *chg, size_t chg_len, coord_fn fn, void *cookie)
+static void rival_txn(struct coord *c, const struct coord_txn *t, coord_fn fn, void *cookie)
 {
     struct rival *r = (struct rival *)c;
     const struct map *m, *next;
@@ -197,7 +196,7 @@ static void rival_txn(struct coord *c, const struct coord_compare *cmp, size_t c
         map_unref(next);
         map_unref(m);
     }
-    coord_txn(r->to, cmp, cmp_len, chg, chg_len, fn, cookie);
+    coord_txn(r->to, t, fn, cookie);
 }
 
 /* No change of the rival is lost, and ours is made or reports that it was not. */

@@ -100,7 +100,7 @@ static bool same(const struct model *m)
         size_t n;
         if (rlog_term(t.l, i) != m->term[i])
             return false;
-        if (rlog_read(t.l, i, 0, &x, 1, &n, &e))
+        if (rlog_read(t.l, &(struct rlog_range){ .from = i, .max = 1 }, &x, &n, &e))
             fail_msg("read %" PRIu64 ": %s", i, e.text);
         struct repl_entry *want = entry(i, m->term[i], x->prev_term, m->tag[i]);
         bool eq = x->len == want->len && !memcmp(x->data, want->data, x->len);
@@ -460,18 +460,30 @@ static void test_real(void **state)
     assert_int_equal(s.last_index, 200);
     assert_int_equal(s.base_index, before.base_index);
     assert_int_equal(s.base_term, before.base_term);
-    assert_int_equal(rlog_read(t.l, 150, MIB, list, 64, &n, &e), 0);
+    assert_int_equal(rlog_read(t.l,
+                               &(struct rlog_range){ .from = 150, .max = 64, .bytes_max = MIB },
+                               list, &n, &e),
+                     0);
     assert_int_equal(n, 51);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(list[i]->index, 150 + i);
         entry_unref(list[i]);
     }
-    assert_int_equal(rlog_read(t.l, 150, 100, list, 64, &n, &e), 0);
+    assert_int_equal(rlog_read(t.l,
+                               &(struct rlog_range){ .from = 150, .max = 64, .bytes_max = 100 },
+                               list, &n, &e),
+                     0);
     assert_true(n < 4);
     for (size_t i = 0; i < n; i++)
         entry_unref(list[i]);
-    assert_int_equal(rlog_read(t.l, s.base_index, MIB, list, 64, &n, &e), ERR_NOT_FOUND);
-    assert_int_equal(rlog_read(t.l, 201, MIB, list, 64, &n, &e), ERR_NOT_FOUND);
+    assert_int_equal(
+        rlog_read(t.l, &(struct rlog_range){ .from = s.base_index, .max = 64, .bytes_max = MIB },
+                  list, &n, &e),
+        ERR_NOT_FOUND);
+    assert_int_equal(rlog_read(t.l,
+                               &(struct rlog_range){ .from = 201, .max = 64, .bytes_max = MIB },
+                               list, &n, &e),
+                     ERR_NOT_FOUND);
     rlog_close(t.l);
     kv_dir_remove(dir);
 }

@@ -50,8 +50,14 @@ static int start(struct bed *b, size_t n, const char *const *flags)
         argv[i + 1] = (char *)(uintptr_t)flags[i];
     assert_int_equal(conf_load(tables, 1, (int)n + 1, argv, &conf, &b->e), 0);
     cluster_source_deinit(&b->c);
-    int code = cluster_source_init(&b->c, conf_get(conf, &cluster_options), env_real(), b->loop,
-                                   NULL, b->metrics, b->dir, false, &b->e);
+    int code =
+        cluster_source_init(&b->c,
+                            &(struct cluster_source_opts){ .conf = conf_get(conf, &cluster_options),
+                                                           .env = env_real(),
+                                                           .loop = b->loop,
+                                                           .metrics = b->metrics,
+                                                           .data_dir = b->dir },
+                            &b->e);
     conf_free(conf);
     return code;
 }

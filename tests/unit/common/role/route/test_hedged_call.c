@@ -644,7 +644,11 @@ static void ask(struct bed *b, enum rpc_method method)
 
     say(&p, "read");
     b->ends = 0;
-    (void)route_ask(b->route, 0, method, &p, 3000, on_done, b);
+    (void)route_ask(
+        b->route,
+        &(struct route_query){
+            .target = 0, .method = method, .deadline_ms = 3000, .done = on_done, .cookie = b },
+        &p);
 }
 
 /* Reads of queries are sent twice, documents are not; but both go round a dead way. */

@@ -172,8 +172,13 @@ static struct route_call *ask_of(struct bed *b, uint32_t shard, enum rpc_method 
 
     buf_init(&payload, 16);
     (void)buf_add_str(&payload, STR("?"));
-    return route_ask(b->route, route_target(b->route, shard), method, &payload, deadline_ms,
-                     on_done, b);
+    return route_ask(b->route,
+                     &(struct route_query){ .target = route_target(b->route, shard),
+                                            .method = method,
+                                            .deadline_ms = deadline_ms,
+                                            .done = on_done,
+                                            .cookie = b },
+                     &payload);
 }
 
 static struct route_call *ask(struct bed *b, uint32_t shard, uint64_t deadline_ms)

@@ -147,8 +147,13 @@ static struct route_call *ask(struct bed *b, enum rpc_method method, uint64_t de
     b->ends = 0;
     buf_init(&payload, 16);
     (void)buf_add_str(&payload, STR("question"));
-    return route_ask(b->route, route_target(b->route, 0), method, &payload, deadline_ms, on_done,
-                     b);
+    return route_ask(b->route,
+                     &(struct route_query){ .target = route_target(b->route, 0),
+                                            .method = method,
+                                            .deadline_ms = deadline_ms,
+                                            .done = on_done,
+                                            .cookie = b },
+                     &payload);
 }
 
 /* Ends within limit_ms, and how long that took. */
