@@ -167,6 +167,7 @@ struct fix {
     VEC(struct str) old;
     struct tl tl;
     struct buf all, taken, left, row, fn;
+    struct vec_meta left_meta; /* of the vector in `left` */
     struct function_cost_calc *calc;
     struct rollup_rebuild *rebuild;
     struct fix_left *survivors; /* of a day, NULL: of none; purge_leaves.c */
@@ -174,9 +175,13 @@ struct fix {
 };
 void fix_free(struct fix *f); /* NULL is fine */
 
+struct fix_gids { /* ids of groups of one series, at most one by each rule */
+    size_t len;
+    uint64_t at[GROUP_RULES_MAX];
+};
 /* Groups of series `index` of the mask by rules that hold in [from, to), base ones only. */
 NODISCARD int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
-                         uint64_t ret[GROUP_RULES_MAX], size_t *ret_n, struct err *e);
+                         struct fix_gids *ret, struct err *e);
 /* Slots [*ret_from, *ret_to) of rule i + 1. */
 void fix_rule(const struct fix *f, size_t i, uint32_t *ret_from, uint32_t *ret_to);
 /* The ordinal's id by a rule, 0: none. */

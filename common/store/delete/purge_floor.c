@@ -27,9 +27,14 @@
 
 /* ---- how far ---- */
 
-/* The last node of 10 m in [low, high) in which a series of the mask has a row; false: none. */
+struct found_node {
+    bool any;
+    uint32_t t; /* its first slot, if there is any */
+};
+
+/* The last node of 10 m in [low, high) in which a series of the mask has a row. */
 static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, uint32_t high,
-                          uint32_t *ret, bool *ret_found, struct err *e)
+                          struct found_node *ret, struct err *e)
 {
     struct member last = m;
     struct key from, to;
@@ -51,8 +56,7 @@ static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, ui
             uint32_t t = get_u32be(key.ptr + KEY_MEMBER_HEAD);
             if (t >= high)
                 break;
-            *ret = t;
-            *ret_found = true;
+            *ret = (struct found_node){ true, t };
             low = t + NODE; /* only what is behind it is of interest */
         }
     }
@@ -61,16 +65,17 @@ static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, ui
     return rc;
 }
 
+/* The same, over any number of buckets: from the last one down. */
 static int find_last(const struct fix *f, const struct member *m, uint32_t low, uint32_t high,
-                     uint32_t *ret, bool *ret_found, struct err *e)
+                     struct found_node *ret, struct err *e)
 {
     uint32_t width = LEVELS[2].bucket;
     int rc = 0;
 
-    *ret_found = false;
-    for (uint32_t end = high; !rc && !*ret_found && end > low;) {
+    *ret = (struct found_node){ 0 };
+    for (uint32_t end = high; !rc && !ret->any && end > low;) {
         uint32_t begin = MAX(low, (end - 1) - (end - 1) % width);
-        rc = last_in_bucket(f, *m, begin, end, ret, ret_found, e);
+        rc = last_in_bucket(f, *m, begin, end, ret, e);
         end = begin;
     }
     return rc;
@@ -79,7 +84,7 @@ static int find_last(const struct fix *f, const struct member *m, uint32_t low, 
 /* ---- until it is there ---- */
 
 static int first_dirty(const struct fix *f, const struct member *m, uint32_t from, uint32_t to,
-                       uint32_t *ret, bool *ret_found, struct err *e)
+                       struct found_node *ret, struct err *e)
 {
     struct member at;
     struct key a, z;
@@ -89,9 +94,9 @@ static int first_dirty(const struct fix *f, const struct member *m, uint32_t fro
     key_dirty(&a, m, 2, from);
     key_dirty(&z, m, 2, to);
     struct kv_iter *it = kv_iter_new(f->x->s->kv, NULL, KV_META, key_str(&a), key_str(&z));
-    *ret_found = kv_iter_valid(it);
+    ret->any = kv_iter_valid(it);
     rc = kv_iter_status(it, e);
-    if (!rc && *ret_found && !key_dirty_read(kv_iter_key(it), &at, &level, ret))
+    if (!rc && ret->any && !key_dirty_read(kv_iter_key(it), &at, &level, &ret->t))
         rc = err_set(e, ERR_CORRUPT, "mark key of %zu bytes", kv_iter_key(it).len);
     kv_iter_free(it);
     return rc;
@@ -217,28 +222,28 @@ static int drop_below(struct fix *f, const struct member *m, const struct floors
 /* One thing of a service and type; *ret_done: there is nothing more. */
 static int do_type(struct fix *f, const struct member *m, bool *ret_done, struct err *e)
 {
-    uint32_t since = MIN(f->g.since[GROUP_WHOLE], f->g.since[GROUP_BASE]), last = 0, t;
+    uint32_t since = MIN(f->g.since[GROUP_WHOLE], f->g.since[GROUP_BASE]);
+    struct found_node last = { 0 }, dirty;
     struct floors now;
-    bool found = false;
 
     *ret_done = false;
     if (floors_get(f->x->s, m, &now, e))
         return e->code;
     uint32_t low = MAX(MAX(now.at[1], f->m->from), since), high = MIN(now.at[0], f->m->to);
-    if (f->g.rules && low < high && find_last(f, m, low, high, &last, &found, e))
+    if (f->g.rules && low < high && find_last(f, m, low, high, &last, e))
         return e->code;
-    if (!found) {
+    if (!last.any) {
         *ret_done = true;
         return drop_below(f, m, &now, e);
     }
     f->x->full = true;
-    if (first_dirty(f, m, now.at[1], last + NODE, &t, &found, e))
+    if (first_dirty(f, m, now.at[1], last.t + NODE, &dirty, e))
         return e->code;
-    if (!found)
-        return raise_to(f, m, &now, last + NODE, e);
+    if (!dirty.any)
+        return raise_to(f, m, &now, last.t + NODE, e);
     purge_count(f->x, 1, 0);
-    dirty_clean(f->x->s, f->x->b, m, 2, t);
-    return rollup_build2(f->x->s, m, t, true, f->x->b, e);
+    dirty_clean(f->x->s, f->x->b, m, 2, dirty.t);
+    return rollup_build2(f->x->s, m, dirty.t, true, f->x->b, e);
 }
 
 /* The next type with floors from p->ptype on; > 65,535: none. */

@@ -253,30 +253,29 @@ static int clear_group(struct fix *f, uint64_t gid, const struct presence *gone,
 
 static int clear_groups(struct fix *f, struct fix_left *gone, struct err *e)
 {
-    uint64_t gids[GROUP_RULES_MAX + 1];
+    struct fix_gids gids;
     struct presence p;
     struct map_u64 done;
-    size_t n = 0;
     int rc = 0;
 
     vec_for (i, &f->rows) {
         const struct fix_row *r = &f->rows.ptr[i];
         if (presence_decode(r->bytes, &p, e) ||
-            fix_groups(f, r->index, f->t, f->t + DAY_SLOTS, gids, &n, e))
+            fix_groups(f, r->index, f->t, f->t + DAY_SLOTS, &gids, e))
             return e->code;
         const struct fix_of *of = &f->of.ptr[r->index];
         add_row(f, gone, &p, f->groups.ptr + of->first, of->len);
     }
     map_u64_init(&done);
     vec_for (i, &f->rows) {
-        rc = fix_groups(f, f->rows.ptr[i].index, f->t, f->t + DAY_SLOTS, gids, &n, e);
-        gids[n++] = GID(GROUP_WHOLE, 0);
-        for (size_t j = 0; !rc && j < n; j++) {
-            uint32_t at = map_u64_get(&f->survivors->at, gids[j]);
-            if (map_u64_get(&done, gids[j]) != MAP_U64_EMPTY)
+        rc = fix_groups(f, f->rows.ptr[i].index, f->t, f->t + DAY_SLOTS, &gids, e);
+        for (size_t j = 0; !rc && j <= gids.len; j++) { /* the group of all series comes last */
+            uint64_t gid = j < gids.len ? gids.at[j] : GID(GROUP_WHOLE, 0);
+            uint32_t at = map_u64_get(&f->survivors->at, gid);
+            if (map_u64_get(&done, gid) != MAP_U64_EMPTY)
                 continue;
-            (void)map_u64_put(&done, gids[j], 1);
-            rc = clear_group(f, gids[j], leaves_of(gone, gids[j]),
+            (void)map_u64_put(&done, gid, 1);
+            rc = clear_group(f, gid, leaves_of(gone, gid),
                              at == MAP_U64_EMPTY ? NULL : &f->survivors->leaves.ptr[at], e);
         }
         if (rc)

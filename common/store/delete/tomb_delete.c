@@ -475,43 +475,40 @@ static int enter(struct deleting *x, struct err *e)
     return rc;
 }
 
-/* `part`: unsealed rows alone, if there are any; *ret_split: it must be so. */
-static int make_entry(struct store *s, const struct tomb_request *r, struct tomb_plan *p, bool part,
-                      struct tomb_result *ret, bool *ret_split, struct err *e)
+/* Makes and writes one entry for x->r, as x->p plans it. The caller sets s, r, p and part; after
+ * the call only `split` may be read. */
+static int make_entry(struct deleting *x, struct tomb_result *ret, struct err *e)
 {
-    struct deleting x = {
-        .s = s, .r = r, .p = p, .part = part, .t = tomb_new(), .b = kv_batch_new()
-    };
-
-    x.n = (struct seal_entry){
-        .n = atomic_load(&s->applied) + 1,
-        .engine_ms = store_now(s),
+    x->t = tomb_new();
+    x->b = kv_batch_new();
+    x->n = (struct seal_entry){
+        .n = atomic_load(&x->s->applied) + 1,
+        .engine_ms = store_now(x->s),
         .tomb = true,
     };
-    x.t->entry = x.n.n;
-    buf_init(&x.row, ROW_MAX);
-    int rc = make_tomb(&x, e);
-    struct tomb *made = x.t;
+    x->t->entry = x->n.n;
+    buf_init(&x->row, ROW_MAX);
+    int rc = make_tomb(x, e);
+    struct tomb *made = x->t;
     if (!rc)
-        rc = enter(&x, e);
-    *ret_split = rc && x.split;
-    ret->more = !rc && x.part;
+        rc = enter(x, e);
+    ret->more = !rc && x->part;
     if (ret->more) {
-        ret->raw_rows = x.n.rows;
+        ret->raw_rows = x->n.rows;
     } else if (!rc) {
         ret->entry = made->entry;
         ret->kind = made->kind;
         ret->raw_rows = made->raw_rows;
-        x.t = NULL;
+        x->t = NULL;
     }
-    if (x.t && (rc || ret->more))
-        tomb_free(x.t);
-    vec_free(&x.masks);
-    vec_free(&x.wids);
-    vec_free(&x.raw);
-    ledger_outs_deinit(&x.outs);
-    buf_deinit(&x.row);
-    kv_batch_free(x.b);
+    if (x->t && (rc || ret->more))
+        tomb_free(x->t);
+    vec_free(&x->masks);
+    vec_free(&x->wids);
+    vec_free(&x->raw);
+    ledger_outs_deinit(&x->outs);
+    buf_deinit(&x->row);
+    kv_batch_free(x->b);
     return rc;
 }
 
@@ -519,7 +516,6 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
                  struct err *e)
 {
     struct tomb_plan p;
-    bool split = false;
 
     *ret = (struct tomb_result){ 0 };
     if (store_check_writable(s, e))
@@ -533,10 +529,14 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
     wids_committed(s->wids, atomic_load(&s->committed));
     struct store_view *v = store_view_get(s);
     int rc = tomb_plan_of(v, r, &p, ret, e);
-    if (!rc)
-        rc = make_entry(s, r, &p, tomb_raw_many(s), ret, &split, e);
-    if (split)
-        rc = make_entry(s, r, &p, true, ret, &split, e);
+    if (!rc) {
+        struct deleting x = { .s = s, .r = r, .p = &p, .part = tomb_raw_many(s) };
+        rc = make_entry(&x, ret, e);
+        if (rc && x.split) {
+            x = (struct deleting){ .s = s, .r = r, .p = &p, .part = true };
+            rc = make_entry(&x, ret, e);
+        }
+    }
     tomb_plan_free(&p);
     store_view_put(v);
     return rc ? err_wrap(e, "delete") : 0;
