@@ -173,13 +173,21 @@ static int put_row(struct store *s, const struct ledger_accepted *x, struct kv_b
     return 0;
 }
 
-static int accept_bucket(struct store *s, const struct ledger_audit *a, const struct ledger_part *p,
-                         const struct ledger_node *b, struct ledger_accepted *x,
-                         struct kv_batch *kb, size_t *rows, struct err *e)
+struct accepting { /* one call of store_ledger_accept */
+    struct store *s;
+    struct kv_batch *kb;
+    size_t rows;                /* put into the batch */
+    struct ledger_accepted row; /* the next one: time, who and reason are those of the call */
+};
+
+/* Puts a row into the batch if the bucket differs. */
+static int accept_bucket(struct accepting *to, const struct ledger_audit *a, const struct member *m,
+                         const struct ledger_node *b, struct err *e)
 {
+    struct ledger_accepted *x = &to->row;
     bool sealed = !b->out.closed && !b->away;
 
-    x->m = p->m;
+    x->m = *m;
     x->bucket = b->number;
     x->lost = x->doubled = 0;
     x->levels = x->base = (struct ledger_sum){ 0 };
@@ -192,8 +200,8 @@ static int accept_bucket(struct store *s, const struct ledger_audit *a, const st
         return 0;
     count(x, x->raw.writes);
     count(x, is_off(&x->levels) ? x->levels.writes : x->base.writes);
-    ++*rows;
-    return put_row(s, x, kb, e);
+    to->rows++;
+    return put_row(to->s, x, to->kb, e);
 }
 
 /* What the walk saw must be what is there: but for writes and seals, which change both sides. */
@@ -214,45 +222,46 @@ static int check_same(struct store *s, const struct ledger_audit *a, struct err 
     return 0;
 }
 
-static int accept_service(struct store *s, const struct ledger_audit *a, struct ledger_accepted *x,
-                          struct kv_batch *kb, size_t *rows, struct err *e)
+static int accept_service(struct accepting *to, const struct ledger_audit *a, struct err *e)
 {
-    int rc = a->result.difference ? check_same(s, a, e) : 0;
+    int rc = a->result.difference ? check_same(to->s, a, e) : 0;
 
     for (size_t i = 0; !rc && a->result.difference && i < a->parts.len; i++) {
         const struct ledger_part *p = &a->parts.ptr[i];
         for (size_t k = 0; !rc && p->counted && k < p->buckets.len; k++)
-            rc = accept_bucket(s, a, p, &p->buckets.ptr[k], x, kb, rows, e);
+            rc = accept_bucket(to, a, &p->m, &p->buckets.ptr[k], e);
     }
-    if (!rc && *rows > PLACES_MAX)
+    if (!rc && to->rows > PLACES_MAX)
         rc = err_set(e, ERR_LIMIT, "over %d places differ: accept them service by service",
                      PLACES_MAX);
     return rc;
 }
 
-int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, size_t n,
-                        struct str who, struct str reason, size_t *ret_rows, struct err *e)
+int store_ledger_accept(struct store *s, const struct ledger_accept *x, size_t *ret_rows,
+                        struct err *e)
 {
-    struct ledger_accepted x = { .at_ms = MAX(store_now(s), 1), .who = who, .reason = reason };
+    struct accepting to = {
+        .s = s,
+        .row = { .at_ms = MAX(store_now(s), 1), .who = x->who, .reason = x->reason },
+    };
     int rc = store_check_writable(s, e);
-    size_t rows = 0;
 
-    if (!rc && (!who.len || who.len > LEDGER_WHO_MAX))
+    if (!rc && (!x->who.len || x->who.len > LEDGER_WHO_MAX))
         rc = err_set(e, ERR_INPUT, "who accepts it? 1 to %d bytes", LEDGER_WHO_MAX);
-    if (!rc && (!reason.len || reason.len > LEDGER_REASON_MAX))
+    if (!rc && (!x->reason.len || x->reason.len > LEDGER_REASON_MAX))
         rc = err_set(e, ERR_INPUT, "why is it accepted? 1 to %d bytes", LEDGER_REASON_MAX);
     if (rc)
         return rc;
-    struct kv_batch *kb = kv_batch_new();
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = accept_service(s, audits[i], &x, kb, &rows, e);
-    if (!rc && rows) {
-        store_put_clock(s, store_now(s), kb); /* and of whom these rows are */
-        rc = store_write_batch(s, kb, true, e);
+    to.kb = kv_batch_new();
+    for (size_t i = 0; !rc && i < x->audits_len; i++)
+        rc = accept_service(&to, x->audits[i], e);
+    if (!rc && to.rows) {
+        store_put_clock(s, store_now(s), to.kb); /* and of whom these rows are */
+        rc = store_write_batch(s, to.kb, true, e);
     }
-    kv_batch_free(kb);
+    kv_batch_free(to.kb);
     if (!rc)
-        *ret_rows = rows;
+        *ret_rows = to.rows;
     return rc;
 }
 

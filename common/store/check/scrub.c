@@ -49,9 +49,7 @@ static const enum kv_cf ROWS[] = { KV_FINE, KV_COARSE, KV_RU, KV_FN, KV_TL };
 struct step {
     struct store_view *v;
     struct scrub *s;
-    size_t rows_max;
-    uint32_t sample;
-    struct arena *arena;
+    const struct scrub_opts *o;
     struct scrub_found *found;
     size_t rows; /* of this step */
 };
@@ -119,7 +117,7 @@ static int walk_rows(struct step *x, enum kv_cf cf, struct err *e)
     struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, cf, str_n(s->key, s->key_len), STR_NULL);
     int rc = 0;
 
-    for (; !rc && x->rows < x->rows_max && kv_iter_valid(it); kv_iter_next(it)) {
+    for (; !rc && x->rows < x->o->rows_max && kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
         x->rows++;
         s->rows++;
@@ -193,7 +191,7 @@ static int compare_bytes(struct step *x, const struct build_job *j, struct buf *
 {
     struct build_result r = { 0 };
     struct key k;
-    int rc = build_merge(j, x->arena, &r, e);
+    int rc = build_merge(j, x->o->arena, &r, e);
 
     x->s->sampled++;
     vec_for (i, &r.rows) {
@@ -219,7 +217,7 @@ static bool in_sample(const struct step *x, const struct build_node *n)
         uint32_t tenant, scope, level, t;
     } id = { n->m.tenant, n->m.scope, n->level, n->t };
 
-    return x->sample && hash64(&id, sizeof(id), n->m.ptype) % x->sample == 0;
+    return x->o->sample && hash64(&id, sizeof(id), n->m.ptype) % x->o->sample == 0;
 }
 
 static int check_job(struct step *x, const struct build_job *j, struct err *e)
@@ -319,7 +317,9 @@ static int check_node(struct step *x, struct err *e)
 {
     struct scrub *s = x->s;
     struct build_job j = { 0 };
-    struct build_room room = { .bytes_max = JOB_BYTES, .rows_max = x->rows_max, .arena = x->arena };
+    struct build_room room = { .bytes_max = JOB_BYTES,
+                               .rows_max = x->o->rows_max,
+                               .arena = x->o->arena };
     struct cold_read *reach = cold_read();
     struct dirty_mark mark;
 
@@ -332,7 +332,7 @@ static int check_node(struct step *x, struct err *e)
         return rc;
     }
     err_clear(e);
-    arena_reset(x->arena);
+    arena_reset(x->o->arena);
     s->cursor.entry = 1; /* rows without children, too */
     rc = build_read_node(x->v, &s->node, &s->cursor, &room, &j, e);
     bool read = !rc;
@@ -412,16 +412,14 @@ static int next_node(struct step *x, struct err *e)
     return rc;
 }
 
-int store_scrub(struct store_view *v, struct scrub *s, size_t rows_max, uint32_t sample,
-                struct arena *a, struct scrub_found *ret, struct err *e)
+int store_scrub(struct store_view *v, struct scrub *s, const struct scrub_opts *o,
+                struct scrub_found *ret, struct err *e)
 {
-    struct step x = {
-        .v = v, .s = s, .rows_max = rows_max, .sample = sample, .arena = a, .found = ret
-    };
+    struct step x = { .v = v, .s = s, .o = o, .found = ret };
     int rc = 0;
 
     uint64_t until = clock_mono_ms(v->s->o.clock) + STEP_MS;
-    while (!rc && !s->done && x.rows < rows_max && clock_mono_ms(v->s->o.clock) <= until) {
+    while (!rc && !s->done && x.rows < o->rows_max && clock_mono_ms(v->s->o.clock) <= until) {
         if (s->phase < NODES)
             rc = walk_rows(&x, ROWS[s->phase], e);
         else

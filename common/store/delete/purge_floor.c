@@ -121,17 +121,17 @@ static int first_slot(struct fix *f, const struct member *m, uint32_t *ret, stru
 static int raise_to(struct fix *f, const struct member *m, const struct floors *now, uint32_t to,
                     struct err *e)
 {
-    struct floors new = *now;
-    uint32_t first, width = LEVELS[1].bucket;
+    struct floor_move x = { .m = *m, .cur = *now, .to = *now };
+    uint32_t width = LEVELS[1].bucket;
 
-    if (first_slot(f, m, &first, e))
+    if (first_slot(f, m, &x.first, e))
         return e->code;
-    uint32_t from = MAX(now->at[1], MIN(first, to));
+    uint32_t from = MAX(now->at[1], MIN(x.first, to));
     if ((to - from) / width > BUCKETS_MAX)
         to = from - from % width + BUCKETS_MAX * width;
-    new.at[1] = to;
+    x.to.at[1] = to;
     purge_count(f->x, (to - from) / width + 1, 0);
-    return retain_raise(f->x->s, m, first, now, &new, 0, e);
+    return retain_raise(f->x->s, &x, e);
 }
 
 /* ---- rows below floors ---- */

@@ -128,10 +128,16 @@ struct ledger_accepted {
     struct str service;                  /* "" where it is gone */
     struct str who, reason;
 };
-/* All by which finished walks of services differ, in one batch. *ret_rows: how many places. A row
- * of theirs never goes, but with its tenant. ERR_INPUT: who or why. Shard thread. */
-NODISCARD int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, size_t n,
-                                  struct str who, struct str reason, size_t *ret_rows,
+struct ledger_accept {
+    struct ledger_audit *const *audits; /* finished walks of services; borrowed */
+    size_t audits_len;
+    struct str who, reason; /* 1 to LEDGER_WHO_MAX, LEDGER_REASON_MAX bytes; borrowed */
+};
+/* Accepts all differences that the walks found, in one batch. *ret_rows: how many places differed.
+ * A row of an accepted difference is deleted only with its tenant. ERR_INPUT: who or reason is
+ * empty or too long; ERR_BUSY: rows were deleted or expired since the walk; ERR_LIMIT: too many
+ * places differ. Shard thread. */
+NODISCARD int store_ledger_accept(struct store *s, const struct ledger_accept *x, size_t *ret_rows,
                                   struct err *e);
 /* fn for each place of the tenant, the strings valid during the call. Any thread. */
 NODISCARD int store_ledger_accepted(struct store_view *v, struct str tenant,

@@ -73,12 +73,17 @@ void retain_purged_key(struct key *k, const struct member *m);
 /* The next steps of a phase; *ret_done: it has gone through all. */
 NODISCARD int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 NODISCARD int retain_trim_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
-/* The batch that moves floors of m from *cur up to *to, at most 64 buckets of a level, and deletes
- * what lies wholly below; `first`: no data are older; `wanted`: what the coarsest floor is on its
- * way to. What is left is for the next round. */
-NODISCARD int retain_raise(struct store *s, const struct member *m, uint32_t first,
-                           const struct floors *cur, const struct floors *to, uint32_t wanted,
-                           struct err *e);
+/* How the floors of one service and type rise in one batch. All numbers are slots. */
+struct floor_move {
+    struct member m;    /* series unused */
+    uint32_t first;     /* no data are older */
+    struct floors cur;  /* before the batch */
+    struct floors to;   /* after it: above `cur` by at most 64 buckets of each level */
+    struct floors want; /* what retention wants, in later batches; zeros: no more than `to` */
+};
+/* Writes the batch that moves the floors and deletes the rows of all buckets that are wholly below
+ * them. Rows of the bucket that a floor is inside are left to retain_trim_step. */
+NODISCARD int retain_raise(struct store *s, const struct floor_move *x, struct err *e);
 /* At the end of a round: what is there now, and into the history. */
 NODISCARD int retain_forecast(struct store *s, struct err *e);
 NODISCARD int retain_epoch_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
