@@ -111,7 +111,7 @@ static int take_points(struct check *c, struct walk *w, uint32_t level, struct s
     return rc ? rc : settle(c, w, true, level, e);
 }
 
-/* Nobody reads a marked node; it is built again, with its points. */
+/* Is the node marked dirty? Then it is not read, and will be built again with its points. */
 static int is_marked(struct check *c, const struct member *m, uint32_t level, uint32_t t, bool *ret,
                      struct err *e)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_accept: what a walk found becomes what must be there.
+ * ledger_accept: changes what the ledger expects of a service to what an audit found.
  *
- *   adopt    a service of before the ledger: its baseline (58), once, by itself
- *   accept   a difference that nobody can mend: by a person, who says why (74), told for ever
+ *   adopt    a service that is older than the ledger: its baseline (row 58), once, automatically
+ *   accept   a difference that cannot be repaired: by an operator, who says why (row 74); the list
+ *            of accepted differences shows it permanently
  *
- * A difference stays until somebody accepts it, for nothing else would make anybody look. What is
- * accepted is exactly what the walk found to differ, as sums of {writes, values, F}: the next write
- * that is lost differs again. It is kept beside the rows of the ledger and not in them, so that
- * those go on saying what happened, and a row that comes back (a scrubber's repair, a disk that is
- * read again) is no difference either.
+ * A difference is reported until an operator accepts it: an alarm that ended by itself would not
+ * make anyone look. Exactly the difference that the audit found is accepted, as sums of {writes,
+ * values, F}, so the next write that is lost is a new difference. The sums are kept next to the
+ * rows of the ledger and not in them. So those rows still say what happened, and a lost row that
+ * comes back (repaired by the scrubber, or a disk that can be read again) is no difference either.
  *
- * Rows of 74 stay when retention or a delete takes what they were about: then the numbers of the
- * tenant count them as gone (ledger_out.c), and the list goes on telling them.
+ * Rows 74 stay when retention or a delete removes the data they are about. Then the counters of the
+ * tenant include them as expired or deleted (ledger_out.c), and the list still shows them.
  */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
@@ -25,7 +26,7 @@
 
 #define PLACES_MAX 10000
 
-/* ---- adopting: services of before the ledger ---- */
+/* ---- adopting: services that are older than the ledger ---- */
 
 static void adopt_bucket(const struct ledger_part *p, const struct ledger_node *b,
                          struct kv_batch *kb)
@@ -95,7 +96,7 @@ int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err
 
 /* ---- accepting ---- */
 
-/* By how much one place differs; 0s where it does not. */
+/* Returns by how much one place differs; zeros: not at all. */
 static struct ledger_sum off(const struct ledger_node *b, enum ledger_where where)
 {
     struct ledger_sum want = ledger_want(b, where), found = b->at[where];
@@ -129,7 +130,8 @@ static void put_text(struct str s, struct buf *row)
     (void)buf_add_str(row, s);
 }
 
-/* Two in one millisecond are told apart by the next one. */
+/* Finds a free key: if two differences are accepted in one millisecond, the second one is stored
+ * under the next millisecond. */
 static int free_key(struct store *s, const struct ledger_accepted *x, struct key *ret,
                     struct err *e)
 {
@@ -204,7 +206,8 @@ static int accept_bucket(struct accepting *to, const struct ledger_audit *a, con
     return put_row(to->s, x, to->kb, e);
 }
 
-/* What the walk saw must be what is there: but for writes and seals, which change both sides. */
+/* ERR_BUSY if rows were deleted or expired since the walk. Writes and seals since then are fine:
+ * they change both sides of the comparison. */
 static int check_same(struct store *s, const struct ledger_audit *a, struct err *e)
 {
     struct floors now;
@@ -212,12 +215,12 @@ static int check_same(struct store *s, const struct ledger_audit *a, struct err 
     if (a->generation != ledger_generation(s) ||
         tombs_pending_on(s, a->result.tenant, a->result.scope) ||
         tombs_newer_than(s, a->v->hot.applied))
-        return err_set(e, ERR_BUSY, "something was deleted while it was looked at: try again");
+        return err_set(e, ERR_BUSY, "data were deleted during the audit: try again");
     vec_for (i, &a->parts) {
         if (floors_load(s->kv, NULL, &a->parts.ptr[i].m, &now, e))
             return e->code;
         if (memcmp(&now, &a->parts.ptr[i].floors, sizeof(now)) != 0)
-            return err_set(e, ERR_BUSY, "some of it expired while it was looked at: try again");
+            return err_set(e, ERR_BUSY, "data expired during the audit: try again");
     }
     return 0;
 }

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scrub: a round in two parts.
+ * scrub: a round has two parts.
  *
- * Rows first: fine, coarse, ru and tl are walked in the order of their keys. RocksDB checks the
- * blocks it reads from the disk, our checksum what is in them. A row that is damaged is a lost row
- * at the base of its time, and a node to be rebuilt above it.
+ * Rows: fine, coarse, ru, fn and tl are read in the order of their keys. RocksDB verifies the
+ * checksums of the blocks it reads from disk, and this code verifies the contents of each row. A
+ * damaged row at the base level of its time is lost; above it, its node is built again.
  *
- * Nodes then: each service and type of each level and bucket, and in it each node without a mark,
- * is read as a build would read it (build_read.c), so that members, lists, groups and functions are
- * all known, and the sums of the children are compared with the rows of the node itself. For one
- * node in `sample` the children are added up, entry by entry, and the bytes compared: an equal job
- * gives equal bytes everywhere. Level 2 of groups, which the shard makes without a job, is left to
- * the offline check.
+ * Nodes: for each service and type of each level and bucket, each node without a dirty mark is read
+ * as a build would read it (build_read.c), with its members, lists, groups and functions. The sums
+ * of the children are compared with the rows of the node. For one node in `sample` the children are
+ * added up entry by entry and the bytes are compared: an equal job gives equal bytes on every
+ * machine. Level 2 of groups, which the shard makes without a job, is left to the offline check.
  *
- * Where the reader passes over rows that are far away (cold_read.h), a node that needs one is
- * passed over, too.
+ * If the reader of this thread skips remote rows (cold_read.h), nodes that need one are skipped,
+ * too.
  *
- * What changes meanwhile is no finding: a step has one snapshot, a node of two jobs is begun again
- * if it was marked in between, and services with deletes under way are left alone.
+ * Changes during a round are no findings: a step has one snapshot, a node that needs two jobs is
+ * started again if it was marked in between, and services with unfinished deletes are skipped.
  */
 #include "common/store/check/scrub.h"
 
@@ -40,7 +39,7 @@
 #include "common/store/store.h"
 
 #define JOB_BYTES (4 * MIB)
-#define STEP_MS   50 /* what is sparse costs time, not rows */
+#define STEP_MS   50 /* sparse data take time, though they have few rows */
 
 /* Phases below the last walk the rows of a family. */
 static const enum kv_cf ROWS[] = { KV_FINE, KV_COARSE, KV_RU, KV_FN, KV_TL };
@@ -395,7 +394,7 @@ static int next_node(struct step *x, struct err *e)
         s->node.level = level;
         s->node.m = m;
         s->node.m.series = 0;
-        /* Where the search goes on: at this part until its last node, then behind it. */
+        /* The search continues at this part until its last node, then behind it. */
         key_member(&k, level, &s->node.m, first);
         k.len = KEY_MEMBER_LEN - 12; /* up to the type */
         if (s->node.t + LEVELS[level].node >= first + LEVELS[level].bucket)

@@ -36,7 +36,7 @@ struct scrub {
     struct build_cursor cursor;
     bool in_node;
     uint64_t rows, nodes, sampled; /* looked at in this round */
-    uint64_t away; /* nodes passed over: rows of them, or of children, are far away (cold_read.h) */
+    uint64_t away; /* nodes skipped because a row of them or of a child is remote (cold_read.h) */
     bool done;     /* set when a round ends; clear the struct for the next one */
 };
 struct scrub_found {

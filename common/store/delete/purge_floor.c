@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_floor: minutes of groups that outlive the leaves of their members.
+ * purge_floor: minutes of groups that are kept longer than the leaves of their members.
  *
  *   ------- floor[1] ======== floor[0] -------> time
  *             members: 10 m      members: 10 s
  *             groups: 1 m        groups: 1 m
  *
- * In between nobody knows what a deleted series had in a minute, only what it had in ten. So where
- * it had anything there, the minutes of all groups of the service and type go: floor[1] rises to
- * behind the last such node, as retention would do it. Then 10 m is the base of groups there, too,
- * and their rows are corrected like any other. Nodes of 10 m that are dirty are built from those
- * minutes first, deleted series and all, since for groups the minutes are the truth.
+ * Between the two floors, members have one row for ten minutes and groups one for each minute. What
+ * a deleted series had in a single minute is unknown there, so the minutes of its groups cannot be
+ * corrected. Instead the minutes of all groups of the service and type are deleted, up to the end
+ * of the last node of 10 m in which the deleted series has a row: floor[1] rises to that slot, as
+ * retention would raise it. From then on 10 m is the base level of groups there, too, and their
+ * rows are corrected like any others. Dirty nodes of 10 m are built from the minutes first, with
+ * the deleted series in them, since only the minutes have the sums of the groups.
  *
- * Rows of groups that stand below a floor already, because retention comes by later, hold what was
- * deleted, too; nobody can read them. They go here.
+ * Rows of groups below a floor, which retention has not deleted yet, hold sums of the deleted
+ * series, too. No reader sees them. This stage deletes them.
  */
 #include "common/base/mem.h"
 #include "common/store/catalog/names.h"
@@ -57,7 +59,7 @@ static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, ui
             if (t >= high)
                 break;
             *ret = (struct found_node){ true, t };
-            low = t + NODE; /* only what is behind it is of interest */
+            low = t + NODE; /* only later nodes are of interest */
         }
     }
     rc = kv_iter_status(it, e);
@@ -136,7 +138,7 @@ static int raise_to(struct fix *f, const struct member *m, const struct floors *
 
 /* ---- rows below floors ---- */
 
-/* Points of the row the floor stands in. */
+/* Deletes the points below the floor from the row that the floor is inside. */
 static int cut_row(struct fix *f, const struct retain_run *run, uint32_t level, uint32_t floor,
                    const struct member *m, struct err *e)
 {
@@ -165,7 +167,7 @@ static int cut_row(struct fix *f, const struct retain_run *run, uint32_t level, 
     return 0;
 }
 
-/* What stands below the floor in the bucket it stands in. */
+/* Deletes the rows below the floor in the bucket that the floor is inside. */
 static int drop_run(struct fix *f, const struct retain_run *run, uint32_t level, uint32_t floor,
                     struct member m, struct err *e)
 {
@@ -219,7 +221,7 @@ static int drop_below(struct fix *f, const struct member *m, const struct floors
 
 /* ---- the stage ---- */
 
-/* One thing of a service and type; *ret_done: there is nothing more. */
+/* Does one step for a service and type; *ret_done: nothing is left to do for it. */
 static int do_type(struct fix *f, const struct member *m, bool *ret_done, struct err *e)
 {
     uint32_t since = MIN(f->g.since[GROUP_WHOLE], f->g.since[GROUP_BASE]);
@@ -246,7 +248,7 @@ static int do_type(struct fix *f, const struct member *m, bool *ret_done, struct
     return rollup_build2(f->x->s, m, dirty.t, true, f->x->b, e);
 }
 
-/* The next type with floors from p->ptype on; > 65,535: none. */
+/* Moves p->ptype to the next type with floors, itself included; above 65,535: not found. */
 static int next_type(const struct fix *f, struct fix_place *p, struct err *e)
 {
     struct key from, to;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_ru: what the rows of deleted series in a unit are to the groups they belong to.
+ * purge_ru: subtracts the rows of deleted series in one unit from the groups they belong to.
  *
- *   MINUTE   row and late rows of level 1 become one that is without them; where the minute is
- *            ROLLED0, so do those of level 0; points of both levels lose what the series' say
+ *   MINUTE   the row of level 1 and its late rows become one row without the deleted series; if the
+ *            minute is ROLLED0, those of level 0, too; points of both levels lose the points of the
+ *            deleted series
  *   BASE     a list loses ids and sums; a vector loses vectors; functions are computed again
- *   DROP     rows of the groups go
- *   REBUILD  rows of the groups are made from their children
+ *   DROP     rows of the groups are deleted
+ *   REBUILD  rows of the groups are built from their children
  *
- * A rule may begin inside a base node from 1 h up. There a member's row is in part of one group, in
- * part of another, and nobody knows which part. But no query can tell those two groups apart: it
- * reads groups only if they keep all it looks at, under every rule of the service (targets_plan.c).
- * So the base groups of that node are made again from the members that are left, each belonging to
- * its last group there.
+ * A grouping rule may begin inside a base node from 1 h up. Then one row of a member belongs in
+ * part to the group of one rule and in part to the group of the next, and the parts are unknown.
+ * But no query can tell those two groups apart: a query reads groups only if, under every rule of
+ * the service, they keep all labels it selects by (targets_plan.c). So the base groups of such a
+ * node are built again from the remaining members, each of which belongs to its last group there.
  */
 #include <stdlib.h>
 
@@ -225,7 +226,7 @@ static void touch_node(struct fix *f)
     purge_touch(f->x, KV_TL, level | KEY_TL_GROUP, f->run.bucket);
 }
 
-/* f->calc holds what is left; the row of functions beside the node. */
+/* Writes the row of functions of the node from f->calc, which holds the remaining members. */
 static int put_functions(struct fix *f, const struct member *m, struct err *e)
 {
     struct key k;
@@ -318,7 +319,7 @@ static int fix_base(struct fix *f, const struct member *m, const struct fix_item
 
 /* ---- a base node in which a rule begins ---- */
 
-struct mixed { /* a row of a member that is left */
+struct mixed { /* a row of a remaining member */
     uint64_t gid;
     struct str bytes;
 };
@@ -361,7 +362,8 @@ static int last_group(struct fix *f, uint64_t series, uint64_t *ret, struct err 
     return rc;
 }
 
-/* Rows of the node in a column family: of members that are left; of base groups: just these. */
+/* Rows of the node in a column family: those of remaining members, with their vectors (KV_COARSE);
+ * or the ids of base groups with a row, without vectors (KV_RU). */
 static int read_node(struct fix *f, enum kv_cf cf, mixed_rows *ret, struct err *e)
 {
     struct member m = f->part, last = f->part;

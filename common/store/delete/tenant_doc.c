@@ -336,8 +336,8 @@ static bool same_body(struct store *s, const struct doc_name *n, struct str body
     return same;
 }
 
-/* The answer to a put may be lost, and the same put sent again, to whoever leads then: what it
- * finds is itself. */
+/* True if the stored document is the result of this very put. The answer to a put may be lost; then
+ * the caller sends the put again, maybe to a new leader. */
 static bool is_this_put(struct store *s, const struct doc_put *p, const struct doc *was)
 {
     return was->revision && was->revision - 1 == p->seen && was->bytes == p->body.len &&

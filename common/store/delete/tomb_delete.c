@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tomb_delete: store_delete: the entry of the log and all that must be true the moment it stands.
+ * tomb_delete: store_delete: writes the log entry of a delete, with all that must be true as soon
+ * as the entry exists.
  *
- * Everything is in one batch: the log, the tomb, its masks; names, label sets and days; unsealed
- * rows with their write ids. The last is why it may take a second: rows that wait to be sealed are
- * looked at one by one, and only then the caller hears that they are gone.
+ * One batch holds everything: the log entry, the tomb, its masks, names, label sets and days, and
+ * the unsealed rows with their write ids. A delete may take a second because of the unsealed rows:
+ * it reads those that wait to be sealed one by one, and the caller is answered after that.
  *
- * Where so many wait that they may not fit one batch, they go before, some hundred thousand at a
- * time, each part an entry of the log without a tomb, and the caller comes again. Whoever reads
- * meanwhile sees less and less of them; what comes in meanwhile goes, too. If it ends halfway, the
- * part that is gone is gone, nothing says that the delete was done, and who repeats it goes on.
+ * If so many unsealed rows wait that they may not fit one batch, they are deleted first, some
+ * hundred thousand at a time. Each part is a log entry without a tomb, and the caller calls again.
+ * Queries in between see fewer and fewer of these rows; rows that are pushed in between are
+ * deleted, too. If the caller stops halfway, the parts that were written stay deleted, no tomb says
+ * that the delete was done, and a caller that repeats the delete continues it.
  *
- * A request id that is known is answered from the tomb it made, also if nothing matched then: a
- * caller who tries again after a lost reply must not delete what came in between.
+ * A known request id is answered from the tomb that it made, also if nothing matched then: a caller
+ * that tries again after a lost reply must not delete what was pushed in between.
  *
- * Thread: the shard's, quiet.
+ * Thread: the shard's, and no staged write is uncommitted.
  */
 #include <stdlib.h>
 

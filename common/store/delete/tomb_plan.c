@@ -216,7 +216,7 @@ static int find_series(struct planner *x, struct err *e)
 
 /* ---- days ---- */
 
-/* What is left of the days; false: nothing. */
+/* Removes the deleted days at either end; false: no day remains. */
 static bool clip(const struct planner *x, struct days *d)
 {
     bool first = d->first >= x->day_first && d->first <= x->day_last;

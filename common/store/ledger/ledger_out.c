@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_out: what became of it: sealed, deleted, expired.
+ * ledger_out: counts how accepted data leave the unsealed rows and the store: sealed, deleted,
+ * expired.
  *
- * Each step reads the row it changes, adds, and puts it into its own batch, in which the data
- * change, too. Steps write their batches before the next one begins, so what is read stands.
+ * Each step reads the row it changes, adds, and puts it into its own batch, which also changes the
+ * data. A step writes its batch before the next one begins, so the row that it read is current.
  *
- * What a delete takes is counted where it is the truth of its time: unsealed rows by the entry
- * itself, sealed ones at their base level, as they are purged. Rows above are sums of the same. A
- * whole service goes with its rows of the ledger; what they said is in the tenant's past.
+ * A delete is counted where the base rows are: unsealed rows by the batch of the delete itself,
+ * sealed rows at their base level, when they are purged. Rows above the base are sums of the same
+ * data. If a whole service is deleted, its rows of the ledger are deleted, too, and their sums are
+ * added to the row `past` of the tenant.
  *
- * Retention takes whole buckets (the floor of the coarsest level stands between two), so nothing
- * has to be read: what was sealed and not deleted is expired. Where it is so far behind that
- * buckets below the wanted floor lose their fine rows before coarse ones are built, they are
- * closed already, and not audited any more.
+ * Retention expires whole buckets (the floor of the coarsest level is always between two), so no
+ * data have to be read: all that was sealed and not deleted is expired. If retention is so late
+ * that buckets below the wanted floor lose their fine rows before coarse ones are built, these
+ * buckets are closed early and no longer audited.
  */
 #include <stdlib.h>
 
@@ -175,7 +177,7 @@ int ledger_purged(struct store *s, struct ledger_outs *o, struct str key, struct
 
 /* ---- all of something ---- */
 
-/* One row of a table that goes, into the past. */
+/* Adds a row of a table that is deleted to the past. */
 static int take_row(struct ledger_past *p, enum key_table table, struct str value, struct err *e)
 {
     struct ledger_sum in;
@@ -192,7 +194,7 @@ static int take_row(struct ledger_past *p, enum key_table table, struct str valu
             return e->code;
         p->sealed += out.sealed.writes;
         p->expired += out.expired.writes;
-        p->deleted -= out.expired.writes; /* what was there is what did not expire */
+        p->deleted -= out.expired.writes; /* all that did not expire is deleted now */
     } else if (table == KEY_LEDGER_FOUND) {
         if (ledger_found_read(value, &found, e))
             return e->code;
@@ -203,8 +205,9 @@ static int take_row(struct ledger_past *p, enum key_table table, struct str valu
     return 0;
 }
 
-/* What was accepted of a service that goes, and is not past by itself (bury). Its rows stay, to be
- * told for ever; what they take from the numbers goes from those of the deleted. */
+/* Adds an accepted difference of a service that is deleted to the deleted writes of the tenant,
+ * unless its bucket was added to the past before (bury). The row itself stays: accepted differences
+ * are listed permanently. */
 static int take_accepted(struct store *s, struct str key, struct str value, struct ledger_past *p,
                          struct err *e)
 {
@@ -293,7 +296,7 @@ struct expired { /* a bucket below the floors: its rows */
     struct ledger_adjust adjust;
 };
 
-/* Nothing unsealed is left of it either: its rows go into the past. */
+/* Moves the counters of a closed bucket to the past, if it has no unsealed rows either. */
 static int bury(struct store *s, const struct expired *x, struct ledger_past *p, struct kv_batch *b,
                 bool *ret_done, struct err *e)
 {
@@ -321,7 +324,8 @@ static int bury(struct store *s, const struct expired *x, struct ledger_past *p,
     return 0;
 }
 
-/* Closes the bucket of the OUT row at the iterator, and buries it if it is before bucket `gone`. */
+/* Closes the bucket of the row of KEY_LEDGER_OUT at the iterator. A bucket that was closed before
+ * and is below bucket `gone` is moved to the past. */
 static int expire_row(struct store *s, const struct kv_iter *it, uint32_t gone,
                       struct ledger_past *p, struct kv_batch *b, struct err *e)
 {

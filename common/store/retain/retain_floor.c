@@ -99,7 +99,7 @@ void retain_purged_key(struct key *k, const struct member *m)
     k->b[0] = KEY_PURGED;
 }
 
-/* What a policy says of it, by its names. */
+/* How long the policy keeps a service and type, by their names. */
 static int keep_of(struct store *s, const struct member *m, struct retain_keep *ret, struct err *e)
 {
     struct str tenant = STR_NULL, service = STR_NULL, type = STR_NULL;
@@ -218,7 +218,7 @@ static int delete_bucket(struct store *s, const struct retain_run *run, uint32_t
     retain_prefix(&from, run, bucket, m);
     to = from;
     key_end(&to);
-    /* Only where there is something: range deletes over nothing would be read by everyone. */
+    /* Only if rows exist: a range delete over no rows would still slow down every reader. */
     struct kv_iter *it = kv_iter_new(s->kv, NULL, run->cf, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
     rc = kv_iter_status(it, e);
@@ -244,7 +244,7 @@ static int delete_buckets(struct store *s, const struct floor_move *x, uint32_t 
         for (uint32_t k = begin; k < to / runs[i].bucket; k++)
             if (delete_bucket(s, &runs[i], k, &x->m, b, e))
                 return e->code;
-        /* What is left of the bucket the floor stands in: a row goes when all of it is below. */
+        /* Rows of the bucket that the floor is inside: retain_trim.c deletes those wholly below. */
         if (to % runs[i].bucket >= runs[i].chunk)
             s->retain->purge = true;
     }
@@ -281,8 +281,8 @@ int retain_raise(struct store *s, const struct floor_move *x, struct err *e)
     return rc;
 }
 
-/* Moves the end of what is answered. Reads alone go by it, so it waits for no build; while deletes
- * are purged it stays as floors do. */
+/* Moves the slot before which queries get no data. Only reads use it, so it waits for no build.
+ * While deletes are purged it stays, as floors do. */
 static int raise_end(struct store *s, const struct member *m, uint32_t to, struct err *e)
 {
     uint32_t now;
@@ -329,7 +329,7 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
         bool moved = memcmp(&x.to, &x.cur, sizeof(x.to)) != 0;
         if (moved && retain_raise(s, &x, e))
             return e->code;
-        if (moved) { /* it may go on from here: the next step looks at it again */
+        if (moved) { /* the floors may rise further: the next step continues with this one */
             r->cursor = before;
             return 0;
         }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain_purge: rows below a floor that stand in the same bucket as the floor.
+ * retain_trim: deletes rows below a floor in the bucket that the floor is inside.
  *
- * Within a bucket keys go by series, then time, so what is below a floor is a range per series.
- * That is the price of floors that do not fall on buckets: coarse levels, whose buckets are wide,
- * and short retentions. Readers do not look below floors, so there is no hurry, and the work goes
- * in steps with the place kept in memory; up to where a service and type has been purged is
- * written behind it, so that a restart only repeats the one that was at work.
+ * Within a bucket the keys are ordered by series, then time, so the rows below a floor are one
+ * range per series. This work is needed where floors are not at the edge of a bucket: at coarse
+ * levels, whose buckets are wide, and with short retentions. Readers do not look below floors, so
+ * the work is not urgent. It is done in steps, and its position is kept in memory. When a
+ * service and type is finished, the floors up to which it was trimmed are written. So a restart
+ * repeats only the service and type that was unfinished.
  */
 #include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
