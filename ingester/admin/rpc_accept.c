@@ -127,9 +127,11 @@ static void end(struct accept *c)
 static void on_shard(struct shard_task *t, struct store *s)
 {
     struct part *p = container_of(t, struct part, task);
-    const struct accept_msg *m = &p->c->m;
+    const struct ledger_accept x = {
+        .audits = p->audits, .audits_len = p->len, .who = p->c->m.who, .reason = p->c->m.reason
+    };
 
-    if (store_ledger_accept(s, p->audits, p->len, m->who, m->reason, &p->rows, &p->err) == 0)
+    if (store_ledger_accept(s, &x, &p->rows, &p->err) == 0)
         err_clear(&p->err);
 }
 

@@ -144,12 +144,15 @@ static void looked(void *cookie)
 static void write_doc(struct shard_task *t, struct store *s)
 {
     struct doc_call *d = container_of(t, struct doc_call, task);
-    const struct doc_limits limits = { .docs = d->request->docs_max,
-                                       .bytes = d->request->bytes_max };
+    const struct doc_put put = {
+        .name = d->name,
+        .meta = unpack_str(d->request->meta),
+        .body = unpack_str(d->request->body),
+        .seen = d->request->seen,
+        .limits = { .docs = d->request->docs_max, .bytes = d->request->bytes_max },
+    };
     int rc = d->op == OP_DELETE ? store_doc_delete(s, &d->name, &d->err)
-                                : store_doc_put(s, &d->name, unpack_str(d->request->meta),
-                                                unpack_str(d->request->body), d->request->seen,
-                                                &limits, &d->doc, &d->err);
+                                : store_doc_put(s, &put, &d->doc, &d->err);
 
     if (!rc)
         err_clear(&d->err);

@@ -181,8 +181,10 @@ static void step_work(void *cookie)
     err_clear(&s->err);
     s->found.at.len = 0;
     s->found.more = 0;
-    if (store_scrub(v, &s->at, ROWS_MAX, (uint32_t)s->conf->sample, s->arena, &s->found, &s->err) ==
-        0)
+    const struct scrub_opts o = { .rows_max = ROWS_MAX,
+                                  .sample = (uint32_t)s->conf->sample,
+                                  .arena = s->arena };
+    if (store_scrub(v, &s->at, &o, &s->found, &s->err) == 0)
         err_clear(&s->err); /* what was tried on the way may have left its mark */
     store_view_put(v);
     (void)cold_read_policy_set(before);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h: does a database keep its own rules? Reads everything a view sees, once, in the memory of
- * its dictionaries and of its unsealed rows. For `embertree fsck` and for tests.
+ * check.h: checks that a database keeps its own rules. The check reads every row of a view once.
+ * Its memory grows with the dictionaries and the unsealed rows. `embertree fsck` and tests call it.
  *
- * A finding is a sentence of one kind. Where a row cannot be understood the check goes on with the
- * next one, so one damaged row may be found twice: by itself, and as missing in what counts on it.
+ * A finding is one sentence and has a kind. After a row that cannot be decoded the check continues
+ * with the next row. So one damaged row may be found twice: as damaged, and as missing where
+ * another rule needs it.
  */
 #ifndef COMMON_STORE_CHECK_CHECK_H
 #define COMMON_STORE_CHECK_CHECK_H
@@ -14,27 +15,27 @@
 #include "common/store/store.h"
 
 /* What is looked at, in this order: name, and the table or column family. */
-#define CHECK_KINDS(X)                                              \
-    X(CHECK_FORMAT, "format", "format and control rows")            \
-    X(CHECK_NAMES, "names", "tenants, services, profile types")     \
-    X(CHECK_DICTS, "dictionaries", "strings, frames, stack nodes")  \
-    X(CHECK_SERIES, "series", "ids, labels, days with data")        \
-    X(CHECK_POSTINGS, "postings", "which series have a label")      \
-    X(CHECK_LOG, "seal log", "entries")                             \
-    X(CHECK_GROUPS, "groups", "groups of series")                   \
-    X(CHECK_MARKS, "marks", "floors and dirty nodes")               \
-    X(CHECK_DELETES, "deletes", "what is deleted")                  \
-    X(CHECK_FINE, "leaves", "vectors of 10 s")                      \
-    X(CHECK_COARSE, "levels", "vectors of 10 m and up")             \
-    X(CHECK_ROLLUPS, "roll-ups", "vectors of groups")               \
-    X(CHECK_TL, "timelines", "points beside vectors")               \
-    X(CHECK_PRESENCE, "presence", "when gauges had data")           \
-    X(CHECK_FN, "functions", "values of functions")                 \
-    X(CHECK_RAW, "raw rows", "unsealed vectors")                    \
-    X(CHECK_WIDS, "write ids", "which pushes are stored")           \
-    X(CHECK_EXM, "exemplars", "single profiles")                    \
-    X(CHECK_DOCS, "documents", "what tenants keep beside profiles") \
-    X(CHECK_LEDGER, "ledger", "what came in against what is there")
+#define CHECK_KINDS(X)                                             \
+    X(CHECK_FORMAT, "format", "format and control rows")           \
+    X(CHECK_NAMES, "names", "tenants, services, profile types")    \
+    X(CHECK_DICTS, "dictionaries", "strings, frames, stack nodes") \
+    X(CHECK_SERIES, "series", "ids, labels, days with data")       \
+    X(CHECK_POSTINGS, "postings", "which series have a label")     \
+    X(CHECK_LOG, "seal log", "entries")                            \
+    X(CHECK_GROUPS, "groups", "groups of series")                  \
+    X(CHECK_MARKS, "marks", "floors and dirty nodes")              \
+    X(CHECK_DELETES, "deletes", "deletes and their masks")         \
+    X(CHECK_FINE, "leaves", "vectors of 10 s")                     \
+    X(CHECK_COARSE, "levels", "vectors of 10 m and up")            \
+    X(CHECK_ROLLUPS, "roll-ups", "vectors of groups")              \
+    X(CHECK_TL, "timelines", "points beside vectors")              \
+    X(CHECK_PRESENCE, "presence", "when gauges had data")          \
+    X(CHECK_FN, "functions", "values of functions")                \
+    X(CHECK_RAW, "raw rows", "unsealed vectors")                   \
+    X(CHECK_WIDS, "write ids", "which pushes are stored")          \
+    X(CHECK_EXM, "exemplars", "single profiles")                   \
+    X(CHECK_DOCS, "documents", "other data of tenants")            \
+    X(CHECK_LEDGER, "ledger", "accepted writes against stored rows")
 
 #define CHECK_KIND_ID(id, name, help) id,
 enum check_kind { CHECK_KINDS(CHECK_KIND_ID) CHECK_KINDS_LEN };
@@ -46,7 +47,8 @@ struct check_report {
     uint64_t raw_rows, leaves, timelines, wids;
     uint64_t rows[CHECK_KINDS_LEN];     /* looked at */
     uint64_t findings[CHECK_KINDS_LEN]; /* all of them, also those not shown */
-    /* Rules whose rows are partly far away, where the reader passes those over (cold_read.h). */
+    /* Rules that were not checked: some of their rows are remote, and the reader of this thread
+     * skips remote rows (cold_read.h). */
     uint64_t left_out;
 };
 /* Stops at the first finding: ERR_CORRUPT says what is wrong and where. */
@@ -56,7 +58,8 @@ struct check_opts {
     uint64_t shown_max; /* findings of one kind that are handed out; the rest is only counted */
     /* `text` ends where it is called. Either may be NULL. */
     void (*found)(void *cookie, enum check_kind kind, const char *text);
-    void (*progress)(void *cookie, enum check_kind kind, uint64_t rows); /* now and then */
+    /* Called when a kind begins, and every 65,536 rows. */
+    void (*progress)(void *cookie, enum check_kind kind, uint64_t rows);
     void *cookie;
     const atomic_bool *cancel; /* may be NULL; polled */
 };

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_impl.h: what the check_*.c share; each holds the rules of a few kinds of rows.
+ * check_impl.h: declarations that the files check_*.c share. Each of them holds the rules of a few
+ * kinds of rows.
  *
- * A rule says ERR_CORRUPT with a sentence. check_each takes it for a finding and goes on with the
- * next row; where a rule is not called by check_each, check_found does the same.
+ * A rule returns ERR_CORRUPT with a sentence. check_each notes it as a finding and continues with
+ * the next row. Rules that check_each does not call pass their result through check_found, which
+ * does the same.
  */
 #ifndef COMMON_STORE_CHECK_CHECK_IMPL_H
 #define COMMON_STORE_CHECK_CHECK_IMPL_H
@@ -45,9 +47,11 @@ void *check_find(struct check *c, enum check_map map, struct str key);
 
 /* From here on findings are of this kind. */
 void check_begin(struct check *c, enum check_kind kind);
-/* rc of a rule: 0 and ERR_CORRUPT (noted) give 0, unless strict; what else, stops. */
+/* Handles the result of a rule. Returns 0 for 0 and for ERR_CORRUPT, which is noted as a finding,
+ * unless the check is strict. Any other code is returned and ends the check. */
 NODISCARD int check_found(struct check *c, int rc, struct err *e);
-/* What a rule is about begins: rows that are far away, met from here on, have it left out. */
+/* Begins the rows of a rule. If a remote row is skipped from here on, the rule is not checked:
+ * check_is_away. */
 void check_here(void);
 bool check_is_away(void);
 /* One more row was looked at, check_here: counts, tells progress, polls cancel. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_ledger: what came in and what went is what is there, service by service (ledger.h), down to
- * the finest rows. Services that began before there was a ledger are not compared.
+ * check_ledger: checks that the accepted writes less those that were deleted or expired are the
+ * stored ones, service by service (ledger.h), down to the finest rows. Services that are older than
+ * the ledger are not compared.
  */
 #include "common/store/check/check_impl.h"
 #include "common/store/ledger/ledger.h"

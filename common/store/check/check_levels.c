@@ -2,11 +2,11 @@
  *
  * check_levels: floors, marks, and the tree of members.
  *
- *   floors   sorted and aligned (rows below them wait to be deleted, nobody reads them)
- *   marks    on nodes of level 2 and up; a child with a mark has a parent with one
+ *   floors   sorted and aligned (rows below them wait to be deleted and are not read)
+ *   marks    on nodes of level 2 and up; the parent of a marked child is marked, too
  *   levels   a node above the base of its time that has no mark is, series by series, the sum of
- *            its children, byte for byte: vector, total, writes, F; and where there are children it
- *            is there
+ *            its children, byte for byte: vector, total, writes, F; a node whose children have rows
+ *            has a row, too
  */
 #include "common/store/check/check_impl.h"
 

@@ -102,7 +102,8 @@ static int on_scope(struct check *c, struct str key, struct str value, struct er
         return wrong(e, "service name", tenant, number);
     for (uint32_t epoch = 0; epoch <= open; epoch++) {
         key_epoch(&k, tenant, number, epoch);
-        /* Retention drops closed ones that no row names; one that is named is missed there. */
+        /* Retention deletes closed epochs that no row names. If a row still names a deleted epoch,
+         * the check of that row finds it. */
         if (epoch < open &&
             kv_get(c->v->kv, c->v->snap, KV_META, key_str(&k), &c->row, e) == ERR_NOT_FOUND)
             continue;

@@ -27,6 +27,11 @@ struct walk {
     uint32_t t; /* of the chunk that holds the row */
     uint32_t first;
 };
+struct point_check { /* both iterators, and what the chunk at hand adds up to, by node */
+    uint32_t level;
+    struct walk vectors, points;
+    struct sums of_vectors[POINTS_MAX], of_points[POINTS_MAX];
+};
 
 /* Rows whose keys make no sense are findings, and passed over. */
 static int settle(struct check *c, struct walk *w, bool points, uint32_t level, struct err *e)
@@ -106,7 +111,7 @@ static int take_points(struct check *c, struct walk *w, uint32_t level, struct s
     return rc ? rc : settle(c, w, true, level, e);
 }
 
-/* Nobody reads a marked node; it is built again, with its points. */
+/* Is the node marked dirty? Then it is not read, and will be built again with its points. */
 static int is_marked(struct check *c, const struct member *m, uint32_t level, uint32_t t, bool *ret,
                      struct err *e)
 {
@@ -118,9 +123,13 @@ static int is_marked(struct check *c, const struct member *m, uint32_t level, ui
     return rc == ERR_NOT_FOUND ? 0 : rc;
 }
 
-static int compare(struct check *c, const struct member *m, uint32_t level, uint32_t t,
-                   const struct sums *v, const struct sums *p, struct err *e)
+/* The sums of m in the chunk that begins at t. */
+static int compare(struct check *c, const struct point_check *x, const struct member *m, uint32_t t,
+                   struct err *e)
 {
+    const struct sums *v = x->of_vectors, *p = x->of_points;
+    uint32_t level = x->level;
+
     for (uint32_t i = 0; i < LEVELS[level].tl_chunk / LEVELS[level].node; i++) {
         struct floors f;
 
@@ -147,23 +156,22 @@ static int compare(struct check *c, const struct member *m, uint32_t level, uint
     return 0;
 }
 
-/* The chunk that comes first in either. */
-static int step(struct check *c, struct walk *v, struct walk *p, uint32_t level, struct sums *vs,
-                struct sums *ps, struct err *e)
+/* Compares the chunk that comes first in either. */
+static int step(struct check *c, struct point_check *x, struct err *e)
 {
-    size_t n = LEVELS[level].tl_chunk / LEVELS[level].node;
-    int which = order(v, p, level);
-    struct walk at = which <= 0 ? *v : *p;
+    size_t n = LEVELS[x->level].tl_chunk / LEVELS[x->level].node;
+    int which = order(&x->vectors, &x->points, x->level);
+    struct walk at = which <= 0 ? x->vectors : x->points;
     int rc = check_row(c, e);
 
     CHECK(n <= POINTS_MAX);
-    memset(vs, 0, n * sizeof(*vs));
-    memset(ps, 0, n * sizeof(*ps));
+    memset(x->of_vectors, 0, n * sizeof(*x->of_vectors));
+    memset(x->of_points, 0, n * sizeof(*x->of_points));
     if (!rc && which <= 0)
-        rc = take_vectors(c, v, level, vs, e);
+        rc = take_vectors(c, &x->vectors, x->level, x->of_vectors, e);
     if (!rc && which >= 0)
-        rc = take_points(c, p, level, ps, e);
-    return rc ? rc : compare(c, &at.m, level, at.t, vs, ps, e);
+        rc = take_points(c, &x->points, x->level, x->of_points, e);
+    return rc ? rc : compare(c, x, &at.m, at.t, e);
 }
 
 int check_points(struct check *c, enum kv_cf cf, uint32_t level, struct err *e)
@@ -172,21 +180,21 @@ int check_points(struct check *c, enum kv_cf cf, uint32_t level, struct err *e)
     check_here();
     struct key from = { .len = 1, .b = { (char)level } },
                to = { .len = 1, .b = { (char)(level + 1) } };
-    struct walk v = { .it = kv_iter_new(kv, c->v->snap, cf, key_str(&from), key_str(&to)) };
-    struct walk p = { .it = kv_iter_new(kv, c->v->snap, KV_TL, key_str(&from), key_str(&to)) };
-    struct sums *vs = XNEW_ARRAY(struct sums, POINTS_MAX),
-                *ps = XNEW_ARRAY(struct sums, POINTS_MAX);
+    struct point_check *x = XNEW(struct point_check);
+
+    x->level = level;
+    x->vectors.it = kv_iter_new(kv, c->v->snap, cf, key_str(&from), key_str(&to));
+    x->points.it = kv_iter_new(kv, c->v->snap, KV_TL, key_str(&from), key_str(&to));
     bool away = check_is_away(); /* some of either: sums cannot be compared */
-    int rc = settle(c, &v, false, level, e);
+    int rc = settle(c, &x->vectors, false, level, e);
 
     c->report->left_out += away;
     if (!rc)
-        rc = settle(c, &p, true, level, e);
-    while (!rc && !away && (v.valid || p.valid))
-        rc = step(c, &v, &p, level, vs, ps, e);
-    kv_iter_free(v.it);
-    kv_iter_free(p.it);
-    xfree(vs);
-    xfree(ps);
+        rc = settle(c, &x->points, true, level, e);
+    while (!rc && !away && (x->vectors.valid || x->points.valid))
+        rc = step(c, x, e);
+    kv_iter_free(x->vectors.it);
+    kv_iter_free(x->points.it);
+    xfree(x);
     return check_found(c, rc, e);
 }

@@ -29,7 +29,7 @@ struct gauge { /* of one service and type, in one bucket */
     struct floors floors;
     struct group_service groups;
     struct presence members[DAYS], dims[GROUP_DIMS][DAYS];
-    bool away; /* some rows of the part are far away */
+    bool away; /* some rows of the part are remote and were skipped */
 };
 
 static int wrong(struct err *e, const struct member *m, uint32_t t, const char *what)

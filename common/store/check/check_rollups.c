@@ -259,29 +259,35 @@ static void add(struct total *to, const struct vec_meta *m)
     to->saturated |= m->saturated;
 }
 
-/* All rows of the part at `row_level` in [from, to), added up by nodes of `level`. */
-static int add_run(struct rollups *x, enum kv_cf cf, uint32_t row_level, uint32_t level,
-                   uint32_t from, uint32_t to, struct err *e)
+struct rollups_run { /* rows of a part */
+    enum kv_cf cf;
+    uint32_t row_level, level; /* of the rows, and of the nodes in which they are added up */
+    uint32_t from, to;         /* slots [from, to) */
+};
+
+/* Adds up all rows of the run, by node. */
+static int add_run(struct rollups *x, const struct rollups_run *run, struct err *e)
 {
+    const struct key_level *level = &LEVELS[run->level];
     struct member low = x->part, high = x->part, m;
     struct key first, end;
     int rc = 0;
 
     low.series = 0;
     high.series = UINT64_MAX;
-    key_member(&first, row_level, &low, from);
-    key_member(&end, row_level, &high, to - 1);
+    key_member(&first, run->row_level, &low, run->from);
+    key_member(&end, run->row_level, &high, run->to - 1);
     key_end(&end);
     struct kv_iter *it =
-        kv_iter_new(x->c->v->kv, x->c->v->snap, cf, key_str(&first), key_str(&end));
+        kv_iter_new(x->c->v->kv, x->c->v->snap, run->cf, key_str(&first), key_str(&end));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct vec_reader v;
         struct rollup_row r;
         uint32_t l, t, entry;
-        if (!key_ru_read(kv_iter_key(it), &l, &m, &t, &entry) || t < from || t >= to)
+        if (!key_ru_read(kv_iter_key(it), &l, &m, &t, &entry) || t < run->from || t >= run->to)
             continue;
-        uint32_t i = t % LEVELS[level].bucket / LEVELS[level].node;
-        if (cf == KV_RU) {
+        uint32_t i = t % level->bucket / level->node;
+        if (run->cf == KV_RU) {
             rc = rollup_row_read(kv_iter_value(it), &r, e);
             if (!rc && GID_DIM(m.series) < GROUP_DIMS)
                 add(&x->dims[GID_DIM(m.series)][i], &r.meta);
@@ -347,11 +353,11 @@ static int check_run(struct rollups *x, const struct member *m, uint32_t level, 
     memset(x->members, 0, sizeof(x->members));
     memset(x->dims, 0, sizeof(x->dims));
     if (!rc)
-        rc = add_run(x, KV_RU, level, level, from, to, e);
+        rc = add_run(x, &(struct rollups_run){ KV_RU, level, level, from, to }, e);
     if (!rc && level > 1)
-        rc = add_run(x, KV_COARSE, level, level, from, to, e);
+        rc = add_run(x, &(struct rollups_run){ KV_COARSE, level, level, from, to }, e);
     for (uint32_t at = from; !rc && level == 1 && at < to; at += step)
-        rc = add_run(x, KV_FINE, 0, 1, at, at + step, e);
+        rc = add_run(x, &(struct rollups_run){ KV_FINE, 0, 1, at, at + step }, e);
     rc = check_found(x->c, rc, e);
     return rc ? rc : compare(x, level, from, to, e);
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_accept: what a walk found becomes what must be there.
+ * ledger_accept: changes what the ledger expects of a service to what an audit found.
  *
- *   adopt    a service of before the ledger: its baseline (58), once, by itself
- *   accept   a difference that nobody can mend: by a person, who says why (74), told for ever
+ *   adopt    a service that is older than the ledger: its baseline (row 58), once, automatically
+ *   accept   a difference that cannot be repaired: by an operator, who says why (row 74); the list
+ *            of accepted differences shows it permanently
  *
- * A difference stays until somebody accepts it, for nothing else would make anybody look. What is
- * accepted is exactly what the walk found to differ, as sums of {writes, values, F}: the next write
- * that is lost differs again. It is kept beside the rows of the ledger and not in them, so that
- * those go on saying what happened, and a row that comes back (a scrubber's repair, a disk that is
- * read again) is no difference either.
+ * A difference is reported until an operator accepts it: an alarm that ended by itself would not
+ * make anyone look. Exactly the difference that the audit found is accepted, as sums of {writes,
+ * values, F}, so the next write that is lost is a new difference. The sums are kept next to the
+ * rows of the ledger and not in them. So those rows still say what happened, and a lost row that
+ * comes back (repaired by the scrubber, or a disk that can be read again) is no difference either.
  *
- * Rows of 74 stay when retention or a delete takes what they were about: then the numbers of the
- * tenant count them as gone (ledger_out.c), and the list goes on telling them.
+ * Rows 74 stay when retention or a delete removes the data they are about. Then the counters of the
+ * tenant include them as expired or deleted (ledger_out.c), and the list still shows them.
  */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
@@ -25,7 +26,7 @@
 
 #define PLACES_MAX 10000
 
-/* ---- adopting: services of before the ledger ---- */
+/* ---- adopting: services that are older than the ledger ---- */
 
 static void adopt_bucket(const struct ledger_part *p, const struct ledger_node *b,
                          struct kv_batch *kb)
@@ -95,7 +96,7 @@ int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err
 
 /* ---- accepting ---- */
 
-/* By how much one place differs; 0s where it does not. */
+/* Returns by how much one place differs; zeros: not at all. */
 static struct ledger_sum off(const struct ledger_node *b, enum ledger_where where)
 {
     struct ledger_sum want = ledger_want(b, where), found = b->at[where];
@@ -129,7 +130,8 @@ static void put_text(struct str s, struct buf *row)
     (void)buf_add_str(row, s);
 }
 
-/* Two in one millisecond are told apart by the next one. */
+/* Finds a free key: if two differences are accepted in one millisecond, the second one is stored
+ * under the next millisecond. */
 static int free_key(struct store *s, const struct ledger_accepted *x, struct key *ret,
                     struct err *e)
 {
@@ -173,13 +175,21 @@ static int put_row(struct store *s, const struct ledger_accepted *x, struct kv_b
     return 0;
 }
 
-static int accept_bucket(struct store *s, const struct ledger_audit *a, const struct ledger_part *p,
-                         const struct ledger_node *b, struct ledger_accepted *x,
-                         struct kv_batch *kb, size_t *rows, struct err *e)
+struct accepting { /* one call of store_ledger_accept */
+    struct store *s;
+    struct kv_batch *kb;
+    size_t rows;                /* put into the batch */
+    struct ledger_accepted row; /* the next one: time, who and reason are those of the call */
+};
+
+/* Puts a row into the batch if the bucket differs. */
+static int accept_bucket(struct accepting *to, const struct ledger_audit *a, const struct member *m,
+                         const struct ledger_node *b, struct err *e)
 {
+    struct ledger_accepted *x = &to->row;
     bool sealed = !b->out.closed && !b->away;
 
-    x->m = p->m;
+    x->m = *m;
     x->bucket = b->number;
     x->lost = x->doubled = 0;
     x->levels = x->base = (struct ledger_sum){ 0 };
@@ -192,11 +202,12 @@ static int accept_bucket(struct store *s, const struct ledger_audit *a, const st
         return 0;
     count(x, x->raw.writes);
     count(x, is_off(&x->levels) ? x->levels.writes : x->base.writes);
-    ++*rows;
-    return put_row(s, x, kb, e);
+    to->rows++;
+    return put_row(to->s, x, to->kb, e);
 }
 
-/* What the walk saw must be what is there: but for writes and seals, which change both sides. */
+/* ERR_BUSY if rows were deleted or expired since the walk. Writes and seals since then are fine:
+ * they change both sides of the comparison. */
 static int check_same(struct store *s, const struct ledger_audit *a, struct err *e)
 {
     struct floors now;
@@ -204,55 +215,56 @@ static int check_same(struct store *s, const struct ledger_audit *a, struct err 
     if (a->generation != ledger_generation(s) ||
         tombs_pending_on(s, a->result.tenant, a->result.scope) ||
         tombs_newer_than(s, a->v->hot.applied))
-        return err_set(e, ERR_BUSY, "something was deleted while it was looked at: try again");
+        return err_set(e, ERR_BUSY, "data were deleted during the audit: try again");
     vec_for (i, &a->parts) {
         if (floors_load(s->kv, NULL, &a->parts.ptr[i].m, &now, e))
             return e->code;
         if (memcmp(&now, &a->parts.ptr[i].floors, sizeof(now)) != 0)
-            return err_set(e, ERR_BUSY, "some of it expired while it was looked at: try again");
+            return err_set(e, ERR_BUSY, "data expired during the audit: try again");
     }
     return 0;
 }
 
-static int accept_service(struct store *s, const struct ledger_audit *a, struct ledger_accepted *x,
-                          struct kv_batch *kb, size_t *rows, struct err *e)
+static int accept_service(struct accepting *to, const struct ledger_audit *a, struct err *e)
 {
-    int rc = a->result.difference ? check_same(s, a, e) : 0;
+    int rc = a->result.difference ? check_same(to->s, a, e) : 0;
 
     for (size_t i = 0; !rc && a->result.difference && i < a->parts.len; i++) {
         const struct ledger_part *p = &a->parts.ptr[i];
         for (size_t k = 0; !rc && p->counted && k < p->buckets.len; k++)
-            rc = accept_bucket(s, a, p, &p->buckets.ptr[k], x, kb, rows, e);
+            rc = accept_bucket(to, a, &p->m, &p->buckets.ptr[k], e);
     }
-    if (!rc && *rows > PLACES_MAX)
+    if (!rc && to->rows > PLACES_MAX)
         rc = err_set(e, ERR_LIMIT, "over %d places differ: accept them service by service",
                      PLACES_MAX);
     return rc;
 }
 
-int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, size_t n,
-                        struct str who, struct str reason, size_t *ret_rows, struct err *e)
+int store_ledger_accept(struct store *s, const struct ledger_accept *x, size_t *ret_rows,
+                        struct err *e)
 {
-    struct ledger_accepted x = { .at_ms = MAX(store_now(s), 1), .who = who, .reason = reason };
+    struct accepting to = {
+        .s = s,
+        .row = { .at_ms = MAX(store_now(s), 1), .who = x->who, .reason = x->reason },
+    };
     int rc = store_check_writable(s, e);
-    size_t rows = 0;
 
-    if (!rc && (!who.len || who.len > LEDGER_WHO_MAX))
+    if (!rc && (!x->who.len || x->who.len > LEDGER_WHO_MAX))
         rc = err_set(e, ERR_INPUT, "who accepts it? 1 to %d bytes", LEDGER_WHO_MAX);
-    if (!rc && (!reason.len || reason.len > LEDGER_REASON_MAX))
+    if (!rc && (!x->reason.len || x->reason.len > LEDGER_REASON_MAX))
         rc = err_set(e, ERR_INPUT, "why is it accepted? 1 to %d bytes", LEDGER_REASON_MAX);
     if (rc)
         return rc;
-    struct kv_batch *kb = kv_batch_new();
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = accept_service(s, audits[i], &x, kb, &rows, e);
-    if (!rc && rows) {
-        store_put_clock(s, store_now(s), kb); /* and of whom these rows are */
-        rc = store_write_batch(s, kb, true, e);
+    to.kb = kv_batch_new();
+    for (size_t i = 0; !rc && i < x->audits_len; i++)
+        rc = accept_service(&to, x->audits[i], e);
+    if (!rc && to.rows) {
+        store_put_clock(s, store_now(s), to.kb); /* and of whom these rows are */
+        rc = store_write_batch(s, to.kb, true, e);
     }
-    kv_batch_free(kb);
+    kv_batch_free(to.kb);
     if (!rc)
-        *ret_rows = rows;
+        *ret_rows = to.rows;
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_walk.h: a walk of the auditor from inside: what it read of one service, for those who
- * write it down (ledger_accept.c).
+ * ledger_walk.h: the state of an audit: what it has read of one service, for the code that stores
+ * its result (ledger_accept.c).
  */
 #ifndef COMMON_STORE_CHECK_LEDGER_WALK_H
 #define COMMON_STORE_CHECK_LEDGER_WALK_H
@@ -15,8 +15,8 @@ struct ledger_node {
     struct ledger_out out;
     struct ledger_found found;
     struct ledger_adjust adjust;
-    struct ledger_sum at[3]; /* by enum ledger_where: what is there */
-    bool away;               /* some of it is far away, and was passed over (cold_read.h) */
+    struct ledger_sum at[3]; /* by enum ledger_where: the stored rows */
+    bool away;               /* some of its rows are remote and were skipped (cold_read.h) */
 };
 struct ledger_part {
     struct member m;
@@ -37,7 +37,7 @@ struct ledger_audit {
     size_t run;  /* the one at work */
     bool raw;    /* unsealed rows are done */
     bool begun;  /* the runs are known */
-    bool first;  /* a baseline is wanted: of all there is, wherever it is */
+    bool first;  /* it makes a baseline, which counts all rows, remote ones, too */
     bool in_run; /* `next` is a key of it */
     struct key next;
     uint32_t generation;
@@ -46,10 +46,11 @@ struct ledger_audit {
     struct ledger_result result;
 };
 
-/* What must be there by the rows of a bucket. */
+/* What must be stored according to the ledger rows of a bucket. */
 struct ledger_sum ledger_want_raw(const struct ledger_node *b);
 struct ledger_sum ledger_want_sealed(const struct ledger_node *b);
-/* The same, but for what was accepted; where that came back, it is no difference either. */
+/* The same, corrected by accepted differences. If lost rows that were accepted have come back, they
+ * are no difference. */
 struct ledger_sum ledger_want(const struct ledger_node *b, enum ledger_where where);
 bool ledger_same(const struct ledger_sum *x, const struct ledger_sum *y, bool rows);
 

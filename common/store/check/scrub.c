@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scrub: a round in two parts.
+ * scrub: a round has two parts.
  *
- * Rows first: fine, coarse, ru and tl are walked in the order of their keys. RocksDB checks the
- * blocks it reads from the disk, our checksum what is in them. A row that is damaged is a lost row
- * at the base of its time, and a node to be rebuilt above it.
+ * Rows: fine, coarse, ru, fn and tl are read in the order of their keys. RocksDB verifies the
+ * checksums of the blocks it reads from disk, and this code verifies the contents of each row. A
+ * damaged row at the base level of its time is lost; above it, its node is built again.
  *
- * Nodes then: each service and type of each level and bucket, and in it each node without a mark,
- * is read as a build would read it (build_read.c), so that members, lists, groups and functions are
- * all known, and the sums of the children are compared with the rows of the node itself. For one
- * node in `sample` the children are added up, entry by entry, and the bytes compared: an equal job
- * gives equal bytes everywhere. Level 2 of groups, which the shard makes without a job, is left to
- * the offline check.
+ * Nodes: for each service and type of each level and bucket, each node without a dirty mark is read
+ * as a build would read it (build_read.c), with its members, lists, groups and functions. The sums
+ * of the children are compared with the rows of the node. For one node in `sample` the children are
+ * added up entry by entry and the bytes are compared: an equal job gives equal bytes on every
+ * machine. Level 2 of groups, which the shard makes without a job, is left to the offline check.
  *
- * Where the reader passes over rows that are far away (cold_read.h), a node that needs one is
- * passed over, too.
+ * If the reader of this thread skips remote rows (cold_read.h), nodes that need one are skipped,
+ * too.
  *
- * What changes meanwhile is no finding: a step has one snapshot, a node of two jobs is begun again
- * if it was marked in between, and services with deletes under way are left alone.
+ * Changes during a round are no findings: a step has one snapshot, a node that needs two jobs is
+ * started again if it was marked in between, and services with unfinished deletes are skipped.
  */
 #include "common/store/check/scrub.h"
 
@@ -40,7 +39,7 @@
 #include "common/store/store.h"
 
 #define JOB_BYTES (4 * MIB)
-#define STEP_MS   50 /* what is sparse costs time, not rows */
+#define STEP_MS   50 /* sparse data take time, though they have few rows */
 
 /* Phases below the last walk the rows of a family. */
 static const enum kv_cf ROWS[] = { KV_FINE, KV_COARSE, KV_RU, KV_FN, KV_TL };
@@ -49,9 +48,7 @@ static const enum kv_cf ROWS[] = { KV_FINE, KV_COARSE, KV_RU, KV_FN, KV_TL };
 struct step {
     struct store_view *v;
     struct scrub *s;
-    size_t rows_max;
-    uint32_t sample;
-    struct arena *arena;
+    const struct scrub_opts *o;
     struct scrub_found *found;
     size_t rows; /* of this step */
 };
@@ -119,7 +116,7 @@ static int walk_rows(struct step *x, enum kv_cf cf, struct err *e)
     struct kv_iter *it = kv_iter_new(x->v->kv, x->v->snap, cf, str_n(s->key, s->key_len), STR_NULL);
     int rc = 0;
 
-    for (; !rc && x->rows < x->rows_max && kv_iter_valid(it); kv_iter_next(it)) {
+    for (; !rc && x->rows < x->o->rows_max && kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
         x->rows++;
         s->rows++;
@@ -193,7 +190,7 @@ static int compare_bytes(struct step *x, const struct build_job *j, struct buf *
 {
     struct build_result r = { 0 };
     struct key k;
-    int rc = build_merge(j, x->arena, &r, e);
+    int rc = build_merge(j, x->o->arena, &r, e);
 
     x->s->sampled++;
     vec_for (i, &r.rows) {
@@ -219,7 +216,7 @@ static bool in_sample(const struct step *x, const struct build_node *n)
         uint32_t tenant, scope, level, t;
     } id = { n->m.tenant, n->m.scope, n->level, n->t };
 
-    return x->sample && hash64(&id, sizeof(id), n->m.ptype) % x->sample == 0;
+    return x->o->sample && hash64(&id, sizeof(id), n->m.ptype) % x->o->sample == 0;
 }
 
 static int check_job(struct step *x, const struct build_job *j, struct err *e)
@@ -319,7 +316,9 @@ static int check_node(struct step *x, struct err *e)
 {
     struct scrub *s = x->s;
     struct build_job j = { 0 };
-    struct build_room room = { .bytes_max = JOB_BYTES, .rows_max = x->rows_max, .arena = x->arena };
+    struct build_room room = { .bytes_max = JOB_BYTES,
+                               .rows_max = x->o->rows_max,
+                               .arena = x->o->arena };
     struct cold_read *reach = cold_read();
     struct dirty_mark mark;
 
@@ -332,7 +331,7 @@ static int check_node(struct step *x, struct err *e)
         return rc;
     }
     err_clear(e);
-    arena_reset(x->arena);
+    arena_reset(x->o->arena);
     s->cursor.entry = 1; /* rows without children, too */
     rc = build_read_node(x->v, &s->node, &s->cursor, &room, &j, e);
     bool read = !rc;
@@ -395,7 +394,7 @@ static int next_node(struct step *x, struct err *e)
         s->node.level = level;
         s->node.m = m;
         s->node.m.series = 0;
-        /* Where the search goes on: at this part until its last node, then behind it. */
+        /* The search continues at this part until its last node, then behind it. */
         key_member(&k, level, &s->node.m, first);
         k.len = KEY_MEMBER_LEN - 12; /* up to the type */
         if (s->node.t + LEVELS[level].node >= first + LEVELS[level].bucket)
@@ -412,16 +411,14 @@ static int next_node(struct step *x, struct err *e)
     return rc;
 }
 
-int store_scrub(struct store_view *v, struct scrub *s, size_t rows_max, uint32_t sample,
-                struct arena *a, struct scrub_found *ret, struct err *e)
+int store_scrub(struct store_view *v, struct scrub *s, const struct scrub_opts *o,
+                struct scrub_found *ret, struct err *e)
 {
-    struct step x = {
-        .v = v, .s = s, .rows_max = rows_max, .sample = sample, .arena = a, .found = ret
-    };
+    struct step x = { .v = v, .s = s, .o = o, .found = ret };
     int rc = 0;
 
     uint64_t until = clock_mono_ms(v->s->o.clock) + STEP_MS;
-    while (!rc && !s->done && x.rows < rows_max && clock_mono_ms(v->s->o.clock) <= until) {
+    while (!rc && !s->done && x.rows < o->rows_max && clock_mono_ms(v->s->o.clock) <= until) {
         if (s->phase < NODES)
             rc = walk_rows(&x, ROWS[s->phase], e);
         else

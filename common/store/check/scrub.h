@@ -36,7 +36,7 @@ struct scrub {
     struct build_cursor cursor;
     bool in_node;
     uint64_t rows, nodes, sampled; /* looked at in this round */
-    uint64_t away; /* nodes passed over: rows of them, or of children, are far away (cold_read.h) */
+    uint64_t away; /* nodes skipped because a row of them or of a child is remote (cold_read.h) */
     bool done;     /* set when a round ends; clear the struct for the next one */
 };
 struct scrub_found {
@@ -45,11 +45,15 @@ struct scrub_found {
 };
 #define SCRUB_FOUND_MAX 64
 
-/* A step of about rows_max rows; `arena` holds the rows of one job and is reset. Entries of one
- * node in `sample` are compared, too (0: of none). ERR_ codes: it could not look; the round goes
- * on. Any thread; one at a time per struct scrub. */
-NODISCARD int store_scrub(struct store_view *v, struct scrub *s, size_t rows_max, uint32_t sample,
-                          struct arena *a, struct scrub_found *ret, struct err *e);
+struct scrub_opts {
+    size_t rows_max;     /* about so many rows are read in a step */
+    uint32_t sample;     /* of one node in so many each entry is compared; 0: of no node */
+    struct arena *arena; /* borrowed; holds the rows of one job and is reset for each */
+};
+/* One step of a round. ERR_ codes: the step could not read; the next one continues the round. Any
+ * thread; one at a time per struct scrub. */
+NODISCARD int store_scrub(struct store_view *v, struct scrub *s, const struct scrub_opts *o,
+                          struct scrub_found *ret, struct err *e);
 /* Shard thread: marks the node and all above it, so that they are built again. */
 NODISCARD int store_scrub_mark(struct store *s, const struct build_node *n, struct err *e);
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * space: one walk over the owners of each column family, seeking from one to the next, and the
- * bytes RocksDB says each has.
+ * space: walks over the owners of each column family, seeking from one owner to the next, and asks
+ * RocksDB how many bytes each has.
  *
- * Keys of one owner stand together within a bucket of time (meta: within a table), so the walk sees
- * a prefix per owner and bucket, not a row: a year of 1,000 services is some 100,000 look-ups.
+ * The keys of one owner are adjacent within a bucket of time (meta: within a table). So the walk
+ * reads one key per owner and bucket, not every row: a year of 1,000 services takes some 100,000
+ * look-ups.
  *
- * Adding up: the sum over a column family is taken against the size of its files. What is left over
- * becomes the row of nobody; should the estimates be more than there is, each is made smaller by
- * the same factor, and the last byte of rounding goes to the largest.
+ * Adding up: the sum over a column family is compared with the size of its files. The rest becomes
+ * the row without an owner. If the estimates exceed the size, each is scaled down by the same
+ * factor, and the rounding error is added to the largest.
  *
- * The walk passes over rows that are far away: they take no bytes of the files, and a report must
- * not wait for an object store. Their bytes come from the list of parts.
+ * The walk skips remote rows: they take no bytes of the files, and a report must not wait for an
+ * object store. Their bytes come from the list of parts.
  */
 #include "common/store/check/space.h"
 
@@ -167,7 +168,7 @@ static int take(struct walk *w, struct str key, struct key *next, struct err *e)
     struct pending *p = &w->batch[w->batch_len];
 
     if (key.len < l.len)
-        l.len = (uint8_t)key.len; /* not ours; nobody's */
+        l.len = (uint8_t)key.len; /* an unknown key: it has no owner */
     else if (l.tenant) {
         id.tenant = get_u32be(key.ptr + l.tenant);
         id.scope = l.scope ? get_u32be(key.ptr + l.scope) : 0;
@@ -191,7 +192,8 @@ static int take(struct walk *w, struct str key, struct key *next, struct err *e)
     return ++w->batch_len < BATCH ? 0 : ask(w, e);
 }
 
-/* Estimates over what there is are made smaller; the caller gives nobody what is left. */
+/* Scales the estimates down if their sum exceeds `live`. The caller puts the rest into the row
+ * without an owner. */
 static void fit(struct walk *w, const uint64_t *before, size_t before_len, uint64_t live)
 {
     uint64_t sum = 0;
@@ -244,7 +246,7 @@ static int walk_family(struct walk *w, uint64_t live, struct err *e)
     return rc;
 }
 
-/* ---- far away ---- */
+/* ---- remote parts ---- */
 
 static int far_bytes(struct walk *w, struct owner id, uint64_t bytes, struct err *e)
 {
@@ -283,7 +285,7 @@ static int on_far(void *cookie, const struct kv_far *f, struct err *e)
 
 /* ---- names ---- */
 
-/* The text behind a number; one that is deleted, and being purged, is shown by its number. */
+/* Returns the name of a tenant or service, or its number if it is deleted and not yet purged. */
 static int name_of(struct walk *w, struct buf *row, uint32_t tenant, uint32_t scope,
                    struct str *ret, struct err *e)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * space.h: whose bytes the files of a shard are: by tenant, service, kind and level, adding up to
- * the files' sizes exactly.
+ * space.h: bytes of the files of a shard, by tenant, service, kind and level. The rows add up to
+ * the sizes of the files exactly.
  *
- * RocksDB tells how many bytes of its files a range of keys takes; every key begins with its owner.
- * What it tells is exact to about a block a range, so small services are rounded. What no key of
- * the moment accounts for (deleted rows that compaction has not dropped, rounding) is a row of its
- * own, without an owner. Rows that are only in memtables are in the write-ahead log, which is a
- * line.
+ * RocksDB estimates how many bytes of its files a range of keys takes, and every key begins with
+ * its owner. An estimate is exact to about one block per range, so small services are rounded.
+ * Bytes that belong to no current key (deleted rows that compaction has not dropped, rounding) are
+ * a row of their own, without an owner. Rows that are only in memtables are also in the write-ahead
+ * log, which is a line of its own.
  *
- * What lies in the cold tier is told by what the shard knows of it, nobody is asked: each part is
- * divided among its owners by the bytes of their rows before compression. What no owner is known
- * of (parts that programs of the version before made) is the row without an owner. Deleted rows
- * count as long as their part is there.
+ * Bytes in the cold tier are computed from what the shard knows of its parts, without a request to
+ * the object store: each part is divided among its owners by the bytes of their rows before
+ * compression. Parts without known owners (written by the previous version) count for the row
+ * without an owner. Deleted rows count as long as their part exists.
  */
 #ifndef COMMON_STORE_CHECK_SPACE_H
 #define COMMON_STORE_CHECK_SPACE_H
@@ -40,11 +40,11 @@ extern const char *const space_kind_names[SPACE_KINDS_LEN];
 #define SPACE_NO_LEVEL UINT32_MAX
 
 struct space_row {
-    struct str tenant, service; /* empty: of all, or of nobody any more */
+    struct str tenant, service; /* empty: of all, or without an owner */
     enum space_kind kind;
     uint32_t level; /* or SPACE_NO_LEVEL */
     uint64_t bytes;
-    uint64_t far_bytes; /* in the cold tier, besides */
+    uint64_t far_bytes; /* in the cold tier, not part of `bytes` */
 };
 /* Order of rows: by tenant, service, kind, level. */
 int space_row_cmp(const void *a, const void *b);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge: one tomb after the other, oldest first; its phases in order; each step one batch.
+ * purge: runs the phases of pending deletes (tombs), the oldest tomb first. Each step of a phase
+ * writes one batch.
  *
  *   TENANT    ranges ─> tables
  *   SERVICES  ranges ─> labels ─> postings ─> pairs ─> tables
  *   SERIES    groups ─> rows ─> postings ─> pairs ─> days
  *   RANGE     marks ─> groups ─> rows ─> postings ─> pairs ─> days
  *
- * What is deleted is found by looking for it, so a phase that begins again finds what is left; the
- * cursor only saves it from looking where it has been. Both it and the counts are in the batch of
- * the step, which is not synced: a power cut takes rows and cursor back together.
+ * A phase searches for the rows to delete, so a phase that is restarted finds the rows that remain.
+ * The cursor only saves searching the same keys again. The cursor and the counts are in the batch
+ * of the step, which is not synced: a power cut takes back rows and cursor together.
  *
- * Two phases change what staging changes, too (postings, pairs), or what it caches (days, groups).
- * They run while nothing is staged and not committed: `want_quiet` asks the shard to hold writes
- * back for one commit.
+ * Two phases (postings, pairs) change rows that staging changes, too, and two others (days, groups)
+ * rows that staging caches. Such changes are made only while no staged write is uncommitted:
+ * `want_quiet` asks the shard to hold writes back for one commit.
  *
  * Thread: the shard's.
  */
@@ -32,7 +33,7 @@
 
 #define ROW_MAX      (64 * MIB)
 #define IDLE_WAIT_MS 60000
-#define LOOK_MS      1000 /* between looks for files that were made anew */
+#define LOOK_MS      1000 /* between searches for files that compaction has rewritten */
 
 struct phase {
     purge_phase fn;
@@ -100,7 +101,7 @@ static void put_progress(struct purge_step *x)
     kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->s->tombs->purge->row));
 }
 
-/* Names, stacks and label sets stand in meta, and what was unsealed in raw. */
+/* Names, stacks and label sets are rows of meta; unsealed rows are in raw. */
 static void touch_rest(struct purge_step *x)
 {
     static const uint8_t of_tenant[] = { KEY_TENANT_NAME, KEY_TENANT, KEY_DOC, KEY_DOC_CHUNK },
@@ -188,9 +189,10 @@ static int run_phases(struct purge_step *x, struct err *e)
     return rc;
 }
 
-/* A step that fails writes nothing, so it has been nowhere: not in its phase, and what it remembers
- * of rows it may not have read to the end. Else the next one would go on behind rows that stand,
- * and they would be seen again when the masks go. */
+/* Resets the tomb to the state before a step that failed: phase, cursor, and all that the step
+ * cached of rows, which it may not have read to the end. Nothing of the step was written. Without
+ * the reset the next step would continue behind rows that still exist, and readers would see these
+ * rows again when the masks are removed. */
 static void take_back(struct store *s, struct tomb *t, uint8_t phase, struct str cursor)
 {
     struct tombs *all = s->tombs;
@@ -241,7 +243,8 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
 
 /* ---- write ids of a tenant ---- */
 
-/* They stand until no copy of a push can be under way any more. *ret_left: they do. */
+/* Deletes write ids of the tenant, which were kept until no copy of a push could be under way any
+ * more. *ret_left: there may be more of them. */
 static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret_left,
                      struct err *e)
 {
@@ -260,7 +263,7 @@ static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret
     return rc ? err_wrap(e, "write ids of delete %" PRIu64, t->entry) : 0;
 }
 
-/* ---- what is left in files ---- */
+/* ---- deleted rows that are still in files ---- */
 
 bool tomb_ripe(const struct store *s, const struct tomb *t)
 {
@@ -285,8 +288,8 @@ int tomb_done(struct store *s, struct tomb *t, struct err *e)
     return rc;
 }
 
-/* Ranges that were purged are compacted by another thread (reclaim.h), and their rows go: without
- * one, the bytes are gone. */
+/* Checks whether the bytes of a purged delete are reclaimed. Another thread compacts the ranges
+ * that were purged and deletes the row of each (reclaim.h); without rows the bytes are free. */
 static int step_reclaimed(struct store *s, struct tomb *t, size_t rows_max, bool *ret_more,
                           struct err *e)
 {

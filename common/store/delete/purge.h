@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge.h: what the files of purging share (tomb.h tells what it is). Nobody else includes it but
- * tomb*.c.
+ * purge.h: declarations that the files of purging share. tomb.h says what purging is. Only the
+ * files below and tomb*.c include this header.
  *
  *   purge.c          phases, steps, progress, the end of a tomb
  *   purge_step.c     the batch of a step, and its budget
  *   purge_span.c     whole ranges: (column family, level, bucket) with rows of a tenant or service
- *   purge_rows.c     row by row: some series, a range of time; marks on parents over an edge
- *   purge_groups.c   roll-ups of services that lost some series: stages; the way out
- *   purge_of.c       groups of a deleted series
- *   purge_floor.c    minutes of groups that no row of a member tells apart any more
+ *   purge_rows.c     single rows, of some series or a range of time; dirty marks on their parents
+ *   purge_groups.c   roll-ups of services that lose some series: stages, and the fallback
+ *   purge_of.c       the groups of a deleted series
+ *   purge_floor.c    minutes of groups that cannot be corrected, since the members' leaves expired
  *   purge_fix.c      units of time in which deleted series have rows
- *   purge_ru.c       what leaves the rows of groups in one
- *   purge_leaves.c   and the leaves gauges had data in; groups of series that are gone
- *   purge_index.c    postings and label pairs that nobody has, days of services
+ *   purge_ru.c       corrects the rows of groups in one unit
+ *   purge_leaves.c   corrects the leaves in which gauges of a group had data; forgets the groups of
+ *                    deleted series
+ *   purge_index.c    postings and label pairs that no series has; days of services
  */
 #ifndef COMMON_STORE_DELETE_PURGE_H
 #define COMMON_STORE_DELETE_PURGE_H
@@ -66,14 +67,14 @@ struct purge_step { /* what a step does */
     uint64_t rows, bytes;
     struct ledger_outs outs;
     bool quiet;        /* nothing was staged and not committed when the step began to read */
-    bool full;         /* the budget is used up: go on in the next step */
+    bool full;         /* the budget is used up: the next step continues */
     bool wants_quiet;  /* this phase changes what is staged, too */
     uint32_t permille; /* of the phase that is done */
 };
 /* All of it in one range deletion. */
 NODISCARD int purge_drop_span(struct purge_step *x, uint32_t scope, const struct purge_span *span,
                               struct err *e);
-/* A phase goes on from t->cursor and sets it; *ret_done: it is over. */
+/* Continues a phase at t->cursor and moves the cursor; *ret_done: the phase is finished. */
 typedef int (*purge_phase)(struct purge_step *x, bool *ret_done, struct err *e);
 
 int purge_ranges(struct purge_step *x, bool *ret_done, struct err *e);
@@ -167,6 +168,7 @@ struct fix {
     VEC(struct str) old;
     struct tl tl;
     struct buf all, taken, left, row, fn;
+    struct vec_meta left_meta; /* of the vector in `left` */
     struct function_cost_calc *calc;
     struct rollup_rebuild *rebuild;
     struct fix_left *survivors; /* of a day, NULL: of none; purge_leaves.c */
@@ -174,16 +176,20 @@ struct fix {
 };
 void fix_free(struct fix *f); /* NULL is fine */
 
+struct fix_gids { /* ids of groups of one series, at most one by each rule */
+    size_t len;
+    uint64_t at[GROUP_RULES_MAX];
+};
 /* Groups of series `index` of the mask by rules that hold in [from, to), base ones only. */
 NODISCARD int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
-                         uint64_t ret[GROUP_RULES_MAX], size_t *ret_n, struct err *e);
+                         struct fix_gids *ret, struct err *e);
 /* Slots [*ret_from, *ret_to) of rule i + 1. */
 void fix_rule(const struct fix *f, size_t i, uint32_t *ret_from, uint32_t *ret_to);
 /* The ordinal's id by a rule, 0: none. */
 uint64_t fix_group_by(const struct group_of *of, size_t n, uint32_t rule);
 
-/* A stage goes on from *p, which moves; *ret_done: it is over. ERR_CORRUPT: it cannot be done, and
- * nothing of this step may be written. */
+/* Continues a stage at *p and moves *p; *ret_done: the stage is finished. ERR_CORRUPT: the roll-ups
+ * cannot be corrected; the caller must not write the batch of this step. */
 typedef int (*fix_fn)(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
 int fix_floors(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
 int fix_units(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);

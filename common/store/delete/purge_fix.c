@@ -170,9 +170,10 @@ static int read_series(struct fix *f, struct kv_iter *it, uint32_t index, size_t
     return kv_iter_status(it, e);
 }
 
-/* *ret_cut: series are left. Presence is never cut: its rows stay until later, so the next step
- * would read the same ones. They are small; where those of the deleted of a day do not fit the
- * arena, the roll-ups begin anew. */
+/* Reads the rows of deleted series in one unit; *ret_cut: more series remain for the next step.
+ * Presence is never cut: a later phase deletes its rows, so the next step would read the same rows
+ * again. They are small. If the presence rows of all deleted series in a day do not fit the arena,
+ * the roll-ups are started again (purge_groups.c). */
 static int read_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err *e)
 {
     size_t bytes = 0;

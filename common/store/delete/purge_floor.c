@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_floor: minutes of groups that outlive the leaves of their members.
+ * purge_floor: minutes of groups that are kept longer than the leaves of their members.
  *
  *   ------- floor[1] ======== floor[0] -------> time
  *             members: 10 m      members: 10 s
  *             groups: 1 m        groups: 1 m
  *
- * In between nobody knows what a deleted series had in a minute, only what it had in ten. So where
- * it had anything there, the minutes of all groups of the service and type go: floor[1] rises to
- * behind the last such node, as retention would do it. Then 10 m is the base of groups there, too,
- * and their rows are corrected like any other. Nodes of 10 m that are dirty are built from those
- * minutes first, deleted series and all, since for groups the minutes are the truth.
+ * Between the two floors, members have one row for ten minutes and groups one for each minute. What
+ * a deleted series had in a single minute is unknown there, so the minutes of its groups cannot be
+ * corrected. Instead the minutes of all groups of the service and type are deleted, up to the end
+ * of the last node of 10 m in which the deleted series has a row: floor[1] rises to that slot, as
+ * retention would raise it. From then on 10 m is the base level of groups there, too, and their
+ * rows are corrected like any others. Dirty nodes of 10 m are built from the minutes first, with
+ * the deleted series in them, since only the minutes have the sums of the groups.
  *
- * Rows of groups that stand below a floor already, because retention comes by later, hold what was
- * deleted, too; nobody can read them. They go here.
+ * Rows of groups below a floor, which retention has not deleted yet, hold sums of the deleted
+ * series, too. No reader sees them. This stage deletes them.
  */
 #include "common/base/mem.h"
 #include "common/store/catalog/names.h"
@@ -27,9 +29,14 @@
 
 /* ---- how far ---- */
 
-/* The last node of 10 m in [low, high) in which a series of the mask has a row; false: none. */
+struct found_node {
+    bool any;
+    uint32_t t; /* its first slot, if there is any */
+};
+
+/* The last node of 10 m in [low, high) in which a series of the mask has a row. */
 static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, uint32_t high,
-                          uint32_t *ret, bool *ret_found, struct err *e)
+                          struct found_node *ret, struct err *e)
 {
     struct member last = m;
     struct key from, to;
@@ -51,9 +58,8 @@ static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, ui
             uint32_t t = get_u32be(key.ptr + KEY_MEMBER_HEAD);
             if (t >= high)
                 break;
-            *ret = t;
-            *ret_found = true;
-            low = t + NODE; /* only what is behind it is of interest */
+            *ret = (struct found_node){ true, t };
+            low = t + NODE; /* only later nodes are of interest */
         }
     }
     rc = kv_iter_status(it, e);
@@ -61,16 +67,17 @@ static int last_in_bucket(const struct fix *f, struct member m, uint32_t low, ui
     return rc;
 }
 
+/* The same, over any number of buckets: from the last one down. */
 static int find_last(const struct fix *f, const struct member *m, uint32_t low, uint32_t high,
-                     uint32_t *ret, bool *ret_found, struct err *e)
+                     struct found_node *ret, struct err *e)
 {
     uint32_t width = LEVELS[2].bucket;
     int rc = 0;
 
-    *ret_found = false;
-    for (uint32_t end = high; !rc && !*ret_found && end > low;) {
+    *ret = (struct found_node){ 0 };
+    for (uint32_t end = high; !rc && !ret->any && end > low;) {
         uint32_t begin = MAX(low, (end - 1) - (end - 1) % width);
-        rc = last_in_bucket(f, *m, begin, end, ret, ret_found, e);
+        rc = last_in_bucket(f, *m, begin, end, ret, e);
         end = begin;
     }
     return rc;
@@ -79,7 +86,7 @@ static int find_last(const struct fix *f, const struct member *m, uint32_t low, 
 /* ---- until it is there ---- */
 
 static int first_dirty(const struct fix *f, const struct member *m, uint32_t from, uint32_t to,
-                       uint32_t *ret, bool *ret_found, struct err *e)
+                       struct found_node *ret, struct err *e)
 {
     struct member at;
     struct key a, z;
@@ -89,9 +96,9 @@ static int first_dirty(const struct fix *f, const struct member *m, uint32_t fro
     key_dirty(&a, m, 2, from);
     key_dirty(&z, m, 2, to);
     struct kv_iter *it = kv_iter_new(f->x->s->kv, NULL, KV_META, key_str(&a), key_str(&z));
-    *ret_found = kv_iter_valid(it);
+    ret->any = kv_iter_valid(it);
     rc = kv_iter_status(it, e);
-    if (!rc && *ret_found && !key_dirty_read(kv_iter_key(it), &at, &level, ret))
+    if (!rc && ret->any && !key_dirty_read(kv_iter_key(it), &at, &level, &ret->t))
         rc = err_set(e, ERR_CORRUPT, "mark key of %zu bytes", kv_iter_key(it).len);
     kv_iter_free(it);
     return rc;
@@ -116,22 +123,22 @@ static int first_slot(struct fix *f, const struct member *m, uint32_t *ret, stru
 static int raise_to(struct fix *f, const struct member *m, const struct floors *now, uint32_t to,
                     struct err *e)
 {
-    struct floors new = *now;
-    uint32_t first, width = LEVELS[1].bucket;
+    struct floor_move x = { .m = *m, .cur = *now, .to = *now };
+    uint32_t width = LEVELS[1].bucket;
 
-    if (first_slot(f, m, &first, e))
+    if (first_slot(f, m, &x.first, e))
         return e->code;
-    uint32_t from = MAX(now->at[1], MIN(first, to));
+    uint32_t from = MAX(now->at[1], MIN(x.first, to));
     if ((to - from) / width > BUCKETS_MAX)
         to = from - from % width + BUCKETS_MAX * width;
-    new.at[1] = to;
+    x.to.at[1] = to;
     purge_count(f->x, (to - from) / width + 1, 0);
-    return retain_raise(f->x->s, m, first, now, &new, 0, e);
+    return retain_raise(f->x->s, &x, e);
 }
 
 /* ---- rows below floors ---- */
 
-/* Points of the row the floor stands in. */
+/* Deletes the points below the floor from the row that the floor is inside. */
 static int cut_row(struct fix *f, const struct retain_run *run, uint32_t level, uint32_t floor,
                    const struct member *m, struct err *e)
 {
@@ -160,7 +167,7 @@ static int cut_row(struct fix *f, const struct retain_run *run, uint32_t level, 
     return 0;
 }
 
-/* What stands below the floor in the bucket it stands in. */
+/* Deletes the rows below the floor in the bucket that the floor is inside. */
 static int drop_run(struct fix *f, const struct retain_run *run, uint32_t level, uint32_t floor,
                     struct member m, struct err *e)
 {
@@ -214,34 +221,34 @@ static int drop_below(struct fix *f, const struct member *m, const struct floors
 
 /* ---- the stage ---- */
 
-/* One thing of a service and type; *ret_done: there is nothing more. */
+/* Does one step for a service and type; *ret_done: nothing is left to do for it. */
 static int do_type(struct fix *f, const struct member *m, bool *ret_done, struct err *e)
 {
-    uint32_t since = MIN(f->g.since[GROUP_WHOLE], f->g.since[GROUP_BASE]), last = 0, t;
+    uint32_t since = MIN(f->g.since[GROUP_WHOLE], f->g.since[GROUP_BASE]);
+    struct found_node last = { 0 }, dirty;
     struct floors now;
-    bool found = false;
 
     *ret_done = false;
     if (floors_get(f->x->s, m, &now, e))
         return e->code;
     uint32_t low = MAX(MAX(now.at[1], f->m->from), since), high = MIN(now.at[0], f->m->to);
-    if (f->g.rules && low < high && find_last(f, m, low, high, &last, &found, e))
+    if (f->g.rules && low < high && find_last(f, m, low, high, &last, e))
         return e->code;
-    if (!found) {
+    if (!last.any) {
         *ret_done = true;
         return drop_below(f, m, &now, e);
     }
     f->x->full = true;
-    if (first_dirty(f, m, now.at[1], last + NODE, &t, &found, e))
+    if (first_dirty(f, m, now.at[1], last.t + NODE, &dirty, e))
         return e->code;
-    if (!found)
-        return raise_to(f, m, &now, last + NODE, e);
+    if (!dirty.any)
+        return raise_to(f, m, &now, last.t + NODE, e);
     purge_count(f->x, 1, 0);
-    dirty_clean(f->x->s, f->x->b, m, 2, t);
-    return rollup_build2(f->x->s, m, t, true, f->x->b, e);
+    dirty_clean(f->x->s, f->x->b, m, 2, dirty.t);
+    return rollup_build2(f->x->s, m, dirty.t, true, f->x->b, e);
 }
 
-/* The next type with floors from p->ptype on; > 65,535: none. */
+/* Moves p->ptype to the next type with floors, itself included; above 65,535: not found. */
 static int next_type(const struct fix *f, struct fix_place *p, struct err *e)
 {
     struct key from, to;

@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_groups: roll-ups of services that lose some of their series.
+ * purge_groups: corrects the roll-ups of services that lose some of their series.
  *
- * A row of a group is the sum of what its members did, so it is corrected by taking out what the
- * deleted ones did, while their own rows still say it. For each mask, in stages:
+ * A row of a group is the sum of the rows of its members. It is corrected by subtracting the rows
+ * of the deleted series, while those rows still exist. For each mask, in stages:
  *
- *   FLOORS    minutes of groups from a time that has no leaves of members any more go, where a
- *             deleted series had data: floor[1] rises (purge_floor.c)
- *   LEAVES    minute by minute: the leaves of the deleted leave levels 1 and 0 of their groups, and
- *             the points beside them
- *   NODES     level by level, node by node: at its base level a group loses what the members' rows
- *             say; above it is built again from its children; a dirty node just loses its row
- *   PRESENCE  day by day: leaves in which nobody who is left had data
- *   OF        which groups series belonged to that are no more is forgotten
+ *   FLOORS    deletes minutes of groups where a deleted series had data and the leaves of members
+ *             have expired: floor[1] rises (purge_floor.c)
+ *   LEAVES    minute by minute: subtracts the leaves of the deleted series from levels 1 and 0 of
+ *             their groups, and from the points of these levels
+ *   NODES     level by level, node by node: at its base level, the rows of the deleted series are
+ *             subtracted from a group; above the base, its row is built again from its children;
+ *             the row of a dirty node is only deleted
+ *   PRESENCE  day by day: clears the leaves in which no remaining member had data
+ *   OF        deletes the rows that say to which groups the deleted series belonged
  *
- * A unit (a minute, a node) of a series is corrected in the very batch that deletes its rows there.
- * So a row that stands is one that is still in its group's sum: whatever a power cut takes back,
- * nothing is taken out twice or forgotten, and the cursor only saves looking. Meanwhile the masks
- * stand: queries read members, nothing is built. It costs what the deleted series have, and one row
- * of a group for each unit and step; not what the service has.
+ * A unit (a minute, a node) of a series is corrected in the same batch that deletes the rows of the
+ * series there. So a row of a deleted series exists exactly as long as it is part of its group's
+ * sum. Whatever a power cut takes back, no row is subtracted twice or left out, and the cursor only
+ * saves searching. Until the end the masks are in force: queries read members instead of groups,
+ * and no node is built. The cost grows with the rows of the deleted series, plus one row of a group
+ * for each unit and step. It does not grow with the rows of the service.
  *
- * Building roll-ups again from the members that are left would need no row of the deleted, but all
- * rows of everybody else: for one pod of ten thousand ten thousand times the work.
+ * Building the roll-ups again from the remaining members would need all rows of all other series:
+ * if one pod of ten thousand is deleted, ten thousand times the work.
  *
- * The way out. Where a sum stayed at 2^64-1, rows of one unit do not fit a batch, or anything does
- * not add up, the service's roll-ups
- * begin anew: `since` of its dimensions moves behind all data there are, the rows before it go, and
- * queries of that time read members. That is exact in any case; it is counted (tomb_stats.anew).
- * The service's row is changed by staging, too, so it waits until nothing is staged.
+ * The fallback. If a sum has saturated at 2^64-1, the rows of one unit do not fit a batch, or sums
+ * contradict each other, the roll-ups of the service are started again: `since` of each dimension
+ * moves behind all existing data, the group rows before it are deleted, and queries of that time
+ * read members. The results stay exact. tomb_stats.rollups_restarted
+ * counts the services. Staging changes the service's row, too, so the fallback waits until no
+ * staged write is uncommitted.
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
@@ -116,9 +119,9 @@ static int load_rules(struct fix *f, struct err *e)
                : rc;
 }
 
-/* ---- the way out: they begin anew ---- */
+/* ---- the fallback: roll-ups are started again ---- */
 
-/* Column families that groups have rows in; in `tl` they are told by a flag of the level. */
+/* Column families with rows of groups; in `tl` a flag of the level marks such rows. */
 static const struct purge_cf OF_GROUPS[] = { { KV_RU, 1 }, { KV_FN, 1 }, { KV_TL, 1 } };
 
 /* The first slot behind all data of the service, at least behind now. */
@@ -217,7 +220,7 @@ static int begin_anew(struct fix *f, struct err *why)
             *why = e;
             return e.code;
         }
-    x->s->tombs->anew++;
+    x->s->tombs->rollups_restarted++;
     return 0;
 }
 

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_index: what the index still says of series that are gone.
+ * purge_index: removes deleted series from the index.
  *
- *   labels     label rows of dead services (those of single series went in the entry's batch)
- *   postings   an ordinal without a label row is dead, and stays so: ordinals are given out once.
- *              So the dead of a tenant are all below its next ordinal that have no row
+ *   labels     label rows of deleted services; those of single series are deleted by the batch of
+ *              the delete itself
+ *   postings   bits of dead ordinals. An ordinal without a label row is dead and stays dead, since
+ *              an ordinal is assigned once: the dead ones of a tenant are all those below its next
+ *              ordinal that have no label row
  *   pairs      label pairs whose postings are empty
- *   days       first and last day of services with data of a type, from those of their series
- *   tables     everything else of a number that is never used again
+ *   days       first and last day with data of services by type, computed from their series
+ *   tables     all other rows of a tenant or service number, which is never used again
  *
- * Looking goes on while pushes are staged; what was found is looked at again, quiet, before it is
- * changed.
+ * The search runs while pushes are staged. What it found is checked again before it is changed, and
+ * then no staged write is uncommitted.
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
@@ -141,7 +143,7 @@ static bool dead(const struct purge *p, uint32_t ordinal)
     return ordinal < p->ordinals && !roaring_bitmap_contains(p->alive, ordinal);
 }
 
-/* A chunk without the dead; *ret_bits NULL: there are none in it. */
+/* Returns the chunk without its dead ordinals, or NULL in *ret_bits if it has no dead ordinal. */
 static int live_chunk(const struct purge *p, struct str value, roaring_bitmap_t **ret_bits,
                       struct err *e)
 {
@@ -323,7 +325,8 @@ static int add_scope_days(struct purge_step *x, uint32_t scope, struct err *e)
     return rc;
 }
 
-/* Rows of what its series say; those of types nobody has go. */
+/* Writes the days of each type as the series of the service say; deletes the rows of types that no
+ * series has. */
 static int put_scope_days(struct purge_step *x, uint32_t scope, struct err *e)
 {
     struct purge *p = x->s->tombs->purge;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_leaves: the leaves in which gauges of a group had data, when members of it go.
+ * purge_leaves: corrects the leaves in which gauges of a group had data, when members are deleted.
  *
- * Bits cannot be taken away like sums: a leaf stays if anyone who is left had data in it. So the
- * leaves of those are read, for one day at a time, and are kept while the day is worked on. A large
- * service has many, so this takes several steps. What is sealed in between is no loss: the seal
- * says which leaves it marks (tl_rows_watch), and they are added when all is read. What is
- * cleared are leaves that a deleted series has and nobody else: doing it twice changes nothing.
+ * Bits cannot be subtracted like sums: a leaf stays if a remaining member had data in it. So the
+ * leaves of all remaining members are read, for one day at a time, and are kept in memory until the
+ * day is finished. A large service has many members, so reading takes several steps. Seals between
+ * these steps are not lost: a seal reports which leaves it marks (tl_rows_watch), and these are
+ * added at the end of reading. The leaves that are then cleared are those of deleted series without
+ * those of remaining members. Clearing them twice changes nothing.
  *
- * The rows of the deleted stay until the phase that deletes rows: a delete of a range may cover a
- * part of a day only, and of its row just those leaves go (cut_presence in purge_rows.c).
+ * The rows of the deleted series stay until a later phase deletes them. A delete of a range may
+ * cover only part of a day, and then only those leaves are cut out of the row (cut_presence in
+ * purge_rows.c).
  *
- * And the last stage: which groups the deleted series belonged to.
+ * The last stage is here, too: it forgets to which groups the deleted series belonged.
  */
 #include "common/base/map.h"
 #include "common/base/mem.h"
@@ -27,7 +29,7 @@ struct news { /* became marked since it may have been read */
     uint64_t series;
     uint32_t t;
 };
-struct fix_left { /* of a day, by group: leaves somebody has */
+struct fix_left { /* of a day, by group: leaves in which a member has data */
     struct member part;
     uint32_t mask, t;
     uint64_t next; /* series to read on from */
@@ -221,7 +223,8 @@ int fix_survivors(struct fix *f, bool *ret_cut, struct err *e)
 
 /* ---- groups ---- */
 
-/* Clears what is in *gone and not in *left, NULL: nobody has any. */
+/* Clears the leaves of the group that are in *gone and not in *left. NULL: no remaining member has
+ * data. */
 static int clear_group(struct fix *f, uint64_t gid, const struct presence *gone,
                        const struct presence *left, struct err *e)
 {
@@ -253,30 +256,29 @@ static int clear_group(struct fix *f, uint64_t gid, const struct presence *gone,
 
 static int clear_groups(struct fix *f, struct fix_left *gone, struct err *e)
 {
-    uint64_t gids[GROUP_RULES_MAX + 1];
+    struct fix_gids gids;
     struct presence p;
     struct map_u64 done;
-    size_t n = 0;
     int rc = 0;
 
     vec_for (i, &f->rows) {
         const struct fix_row *r = &f->rows.ptr[i];
         if (presence_decode(r->bytes, &p, e) ||
-            fix_groups(f, r->index, f->t, f->t + DAY_SLOTS, gids, &n, e))
+            fix_groups(f, r->index, f->t, f->t + DAY_SLOTS, &gids, e))
             return e->code;
         const struct fix_of *of = &f->of.ptr[r->index];
         add_row(f, gone, &p, f->groups.ptr + of->first, of->len);
     }
     map_u64_init(&done);
     vec_for (i, &f->rows) {
-        rc = fix_groups(f, f->rows.ptr[i].index, f->t, f->t + DAY_SLOTS, gids, &n, e);
-        gids[n++] = GID(GROUP_WHOLE, 0);
-        for (size_t j = 0; !rc && j < n; j++) {
-            uint32_t at = map_u64_get(&f->survivors->at, gids[j]);
-            if (map_u64_get(&done, gids[j]) != MAP_U64_EMPTY)
+        rc = fix_groups(f, f->rows.ptr[i].index, f->t, f->t + DAY_SLOTS, &gids, e);
+        for (size_t j = 0; !rc && j <= gids.len; j++) { /* the group of all series comes last */
+            uint64_t gid = j < gids.len ? gids.at[j] : GID(GROUP_WHOLE, 0);
+            uint32_t at = map_u64_get(&f->survivors->at, gid);
+            if (map_u64_get(&done, gid) != MAP_U64_EMPTY)
                 continue;
-            (void)map_u64_put(&done, gids[j], 1);
-            rc = clear_group(f, gids[j], leaves_of(gone, gids[j]),
+            (void)map_u64_put(&done, gid, 1);
+            rc = clear_group(f, gid, leaves_of(gone, gid),
                              at == MAP_U64_EMPTY ? NULL : &f->survivors->leaves.ptr[at], e);
         }
         if (rc)

@@ -43,13 +43,13 @@ static int load_of(struct fix *f, uint32_t index, struct err *e)
     return 0;
 }
 
-int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
-               uint64_t ret[GROUP_RULES_MAX], size_t *ret_n, struct err *e)
+int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to, struct fix_gids *ret,
+               struct err *e)
 {
     const struct fix_of *of = &f->of.ptr[index];
     uint32_t begin, end;
 
-    *ret_n = 0;
+    ret->len = 0;
     if (!of->known && load_of(f, index, e))
         return e->code;
     for (size_t i = 0; i < f->begins.len; i++) {
@@ -58,7 +58,7 @@ int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
             continue;
         uint64_t gid = fix_group_by(f->groups.ptr + of->first, of->len, (uint32_t)i + 1);
         if (gid)
-            ret[(*ret_n)++] = gid;
+            ret->at[ret->len++] = gid;
     }
     return 0;
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_rows: sealed rows one by one, where a delete names some series, some types or a range of
- * time. One iterator for each (mask, column family), which seeks over what the mask does not mean:
+ * purge_rows: deletes sealed rows one by one, where a delete names some series, some types or a
+ * range of time. It uses one iterator for each (mask, column family), which seeks over rows that
+ * the mask does not cover:
  *
  *   lead | bucket | tenant scope | ptype | series | t        wanted: runs of (bucket, type, series)
  *
- * Rows that stand half inside the range. At the base level there are none: the range was snapped to
- * its nodes. A node above base over an edge of the range is marked dirty first (`marks`), then its
- * rows go, like all others: it is not used, and built anew from the children that are left. Points
- * of timelines and presence are cut out of rows that hold others, too.
+ * Rows that the range covers in part. At the base level there is no such row: the range was widened
+ * to whole nodes of that level. A node above the base over an edge of the range is first marked
+ * dirty (phase `marks`). Then its rows are deleted like all others: a dirty node is not read, and
+ * it will be built from its remaining children. Rows of timelines and presence hold several points
+ * or leaves; those in the range are cut out of the row.
  *
- * Members' rows always; those of groups only where the mask means all series of the service (a part
- * is purge_groups.c).
+ * Rows of groups are deleted here only if the mask covers all series of the service. purge_groups.c
+ * corrects them otherwise. Rows of members are always deleted here.
  *
- * Exemplars have an order of their own: through their index, bucket by bucket.
+ * Exemplars have another key order. They are found through their index, bucket by bucket.
  */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
@@ -364,7 +366,7 @@ static int walk_rows(struct walk *w, bool *ret_end, struct err *e)
     return rc;
 }
 
-/* Where the next step goes on: at an index row, or in a bucket. */
+/* Sets where the next step continues: at an index row, or in a bucket. */
 static void set_exemplar(struct buf *cursor, struct str at)
 {
     cursor->len = MIN(cursor->len, (size_t)5);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * purge_ru: what the rows of deleted series in a unit are to the groups they belong to.
+ * purge_ru: subtracts the rows of deleted series in one unit from the groups they belong to.
  *
- *   MINUTE   row and late rows of level 1 become one that is without them; where the minute is
- *            ROLLED0, so do those of level 0; points of both levels lose what the series' say
+ *   MINUTE   the row of level 1 and its late rows become one row without the deleted series; if the
+ *            minute is ROLLED0, those of level 0, too; points of both levels lose the points of the
+ *            deleted series
  *   BASE     a list loses ids and sums; a vector loses vectors; functions are computed again
- *   DROP     rows of the groups go
- *   REBUILD  rows of the groups are made from their children
+ *   DROP     rows of the groups are deleted
+ *   REBUILD  rows of the groups are built from their children
  *
- * A rule may begin inside a base node from 1 h up. There a member's row is in part of one group, in
- * part of another, and nobody knows which part. But no query can tell those two groups apart: it
- * reads groups only if they keep all it looks at, under every rule of the service (targets_plan.c).
- * So the base groups of that node are made again from the members that are left, each belonging to
- * its last group there.
+ * A grouping rule may begin inside a base node from 1 h up. Then one row of a member belongs in
+ * part to the group of one rule and in part to the group of the next, and the parts are unknown.
+ * But no query can tell those two groups apart: a query reads groups only if, under every rule of
+ * the service, they keep all labels it selects by (targets_plan.c). So the base groups of such a
+ * node are built again from the remaining members, each of which belongs to its last group there.
  */
 #include <stdlib.h>
 
@@ -109,9 +110,9 @@ static int take_ids(struct fix *f, uint64_t gid, const struct fix_item *items, s
     return 0;
 }
 
-/* f->all less the items in [from, to) is in f->left. */
+/* f->all less the items in [from, to) is in f->left, with f->left_meta. */
 static int take_vectors(struct fix *f, const struct fix_item *items, size_t n, uint32_t from,
-                        uint32_t to, struct vec_meta *ret, struct err *e)
+                        uint32_t to, struct err *e)
 {
     struct rollup_row r;
     int rc = rollup_row_read(buf_str(&f->all), &r, e);
@@ -122,19 +123,20 @@ static int take_vectors(struct fix *f, const struct fix_item *items, size_t n, u
             rc = vecsum_add(&f->less, row_of(f, &items[i])->bytes, e);
     if (!rc)
         rc = vecsum_end(&f->less, &f->taken, e);
-    return rc ? rc : vecdiff_make(&f->diff, r.vector, buf_str(&f->taken), &f->left, ret, e);
+    return rc ? rc
+              : vecdiff_make(&f->diff, r.vector, buf_str(&f->taken), &f->left, &f->left_meta, e);
 }
 
 /* f->left, with f->ids if the form is a list's, becomes the row. */
 static int put_left(struct fix *f, uint32_t level, const struct member *m, uint32_t t,
-                    const struct vec_meta *meta, enum rollup_row_form form, struct err *e)
+                    enum rollup_row_form form, struct err *e)
 {
     struct key k;
     int rc;
 
     key_ru(&k, level, m, t);
     purge_touch(f->x, KV_RU, level, t / LEVELS[level].bucket);
-    if (!meta->writes) {
+    if (!f->left_meta.writes) {
         kv_batch_del(f->x->b, KV_RU, key_str(&k));
         return 0;
     }
@@ -154,7 +156,6 @@ static int put_left(struct fix *f, uint32_t level, const struct member *m, uint3
 static int take_leaves(struct fix *f, const struct member *m, const struct fix_item *items,
                        size_t n, struct err *e)
 {
-    struct vec_meta left;
     bool rolled, any;
 
     for (uint32_t t = f->t; t < f->t + f->width; t += LEAF_SLOTS) {
@@ -162,8 +163,8 @@ static int take_leaves(struct fix *f, const struct member *m, const struct fix_i
         for (size_t i = 0; i < n; i++)
             any = any || row_of(f, &items[i])->t == t;
         if (any && (read_old(f, 0, m, t, e) || sum_old(f, &rolled, e) ||
-                    take_vectors(f, items, n, t, t + LEAF_SLOTS, &left, e) ||
-                    put_left(f, 0, m, t, &left, ROLLUP_ROW_VECTOR, e)))
+                    take_vectors(f, items, n, t, t + LEAF_SLOTS, e) ||
+                    put_left(f, 0, m, t, ROLLUP_ROW_VECTOR, e)))
             return e->code;
     }
     return 0;
@@ -196,17 +197,15 @@ static int take_points(struct fix *f, const struct member *group, uint32_t index
 static int fix_minute(struct fix *f, const struct member *m, const struct fix_item *items, size_t n,
                       struct err *e)
 {
-    struct vec_meta left;
     bool rolled;
 
     if (read_old(f, 1, m, f->t, e) || sum_old(f, &rolled, e) ||
         (!rolled && take_ids(f, m->series, items, n, e)) ||
-        take_vectors(f, items, n, f->t, f->t + f->width, &left, e))
+        take_vectors(f, items, n, f->t, f->t + f->width, e))
         return e->code;
-    if (!rolled && left.writes && !f->ids.len)
+    if (!rolled && f->left_meta.writes && !f->ids.len)
         return not_there(f, m->series, "it has values and no members", e);
-    if (put_left(f, 1, m, f->t, &left, rolled ? ROLLUP_ROW_ROLLED_VECTOR : ROLLUP_ROW_LIST_VECTOR,
-                 e) ||
+    if (put_left(f, 1, m, f->t, rolled ? ROLLUP_ROW_ROLLED_VECTOR : ROLLUP_ROW_LIST_VECTOR, e) ||
         (rolled && take_leaves(f, m, items, n, e)))
         return e->code;
     for (size_t i = 0; i < n; i++)
@@ -227,7 +226,7 @@ static void touch_node(struct fix *f)
     purge_touch(f->x, KV_TL, level | KEY_TL_GROUP, f->run.bucket);
 }
 
-/* f->calc holds what is left; the row of functions beside the node. */
+/* Writes the row of functions of the node from f->calc, which holds the remaining members. */
 static int put_functions(struct fix *f, const struct member *m, struct err *e)
 {
     struct key k;
@@ -253,9 +252,11 @@ static int add_member(struct fix *f, uint64_t id, struct err *e)
     return rc ? rc : fn_calc_add(f->calc, buf_str(&f->row), e);
 }
 
+/* Takes the items out of a list: their ids, and their sums, which leaves f->left_meta. */
 static int take_from_list(struct fix *f, const struct member *m, const struct fix_item *items,
-                          size_t n, struct vec_meta *left, struct err *e)
+                          size_t n, struct err *e)
 {
+    struct vec_meta *left = &f->left_meta;
     struct vec_reader v;
     struct key k;
     int rc = take_ids(f, m->series, items, n, e);
@@ -289,7 +290,7 @@ static int fix_base(struct fix *f, const struct member *m, const struct fix_item
                     struct err *e)
 {
     uint32_t level = f->run.lead;
-    struct vec_meta left;
+    struct vec_meta *left = &f->left_meta;
     bool rolled;
     int rc;
 
@@ -298,27 +299,27 @@ static int fix_base(struct fix *f, const struct member *m, const struct fix_item
         return e->code;
     fn_calc_begin(f->calc, NULL, m->tenant, m->scope);
     if (f->sum.lists) {
-        rc = take_from_list(f, m, items, n, &left, e);
+        rc = take_from_list(f, m, items, n, e);
     } else {
-        rc = take_vectors(f, items, n, 0, UINT32_MAX, &left, e);
+        rc = take_vectors(f, items, n, 0, UINT32_MAX, e);
         if (!rc)
-            rc = put_left(f, level, m, f->t, &left, ROLLUP_ROW_VECTOR, e);
-        if (!rc && left.writes)
+            rc = put_left(f, level, m, f->t, ROLLUP_ROW_VECTOR, e);
+        if (!rc && left->writes)
             rc = fn_calc_add(f->calc, buf_str(&f->left), e);
     }
     if (rc)
         return rc;
-    if (!left.writes) {
+    if (!left->writes) {
         rollup_drop(f->x->s, level, m, f->t, f->x->b);
         return 0;
     }
-    tl_rows_built(f->x->s->tl_rows, true, level, m, f->t, left.total, left.writes);
+    tl_rows_built(f->x->s->tl_rows, true, level, m, f->t, left->total, left->writes);
     return put_functions(f, m, e);
 }
 
 /* ---- a base node in which a rule begins ---- */
 
-struct mixed { /* a row of a member that is left */
+struct mixed { /* a row of a remaining member */
     uint64_t gid;
     struct str bytes;
 };
@@ -361,7 +362,8 @@ static int last_group(struct fix *f, uint64_t series, uint64_t *ret, struct err 
     return rc;
 }
 
-/* Rows of the node in a column family: of members that are left; of base groups: just these. */
+/* Rows of the node in a column family: those of remaining members, with their vectors (KV_COARSE);
+ * or the ids of base groups with a row, without vectors (KV_RU). */
 static int read_node(struct fix *f, enum kv_cf cf, mixed_rows *ret, struct err *e)
 {
     struct member m = f->part, last = f->part;
@@ -469,18 +471,17 @@ static int by_group(const void *a, const void *b)
 
 static int find_items(struct fix *f, struct err *e)
 {
-    uint64_t gids[GROUP_RULES_MAX];
-    size_t n = 0;
+    struct fix_gids gids;
 
     f->items.len = 0;
     vec_for (i, &f->rows) {
         const struct fix_row *r = &f->rows.ptr[i];
-        if (fix_groups(f, r->index, f->t, f->t + f->width, gids, &n, e))
+        if (fix_groups(f, r->index, f->t, f->t + f->width, &gids, e))
             return e->code;
-        if (!n)
+        if (!gids.len)
             return not_there(f, f->m->series[r->index], "a deleted series has no group", e);
-        for (size_t k = 0; dim_there(f, GROUP_BASE) && k < n; k++)
-            vec_push(&f->items, ((struct fix_item){ gids[k], (uint32_t)i }));
+        for (size_t k = 0; dim_there(f, GROUP_BASE) && k < gids.len; k++)
+            vec_push(&f->items, ((struct fix_item){ gids.at[k], (uint32_t)i }));
         if (dim_there(f, GROUP_WHOLE))
             vec_push(&f->items, ((struct fix_item){ GID(GROUP_WHOLE, 0), (uint32_t)i }));
     }

@@ -80,8 +80,8 @@ static bool being_purged(struct kv *db, const struct kv_snap *snap, struct str s
     return yes;
 }
 
-/* Rows of table 63, but those of deletes that are not purged yet: a row that went after its range
- * was compacted would stay in files, and nobody would know. At most `max`. */
+/* Reads at most `max` rows of table 63, except those of deletes that are not purged yet: rows that
+ * such a delete removes after its range was compacted would stay in files unnoticed. */
 static int each_range(struct kv *db, const struct kv_snap *snap, size_t max, struct reclaim *r,
                       struct err *e)
 {
@@ -123,7 +123,8 @@ bool store_reclaim_settled(struct store *s)
     return view_oldest(s) >= atomic_load(&s->tombs->purged_view);
 }
 
-/* Its bytes are gone: the row goes, and before the last one what is left in the log. */
+/* Deletes the row of a range whose bytes are free. Before the last row is deleted, the memtables
+ * are flushed, so that the write-ahead log is cut. */
 static int forget_range(struct store *s, const struct reclaim *r, struct err *e)
 {
     struct kv_batch *b = kv_batch_new();

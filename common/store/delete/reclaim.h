@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reclaim.h: the bytes of purged deletes in the files of one database.
+ * reclaim.h: frees the bytes of purged deletes in the files of one database.
  *
- * What was deleted stands in table files until they are compacted, and in the write-ahead log until
- * all of it is in table files. Rows of table 63 (tomb.h) name the ranges that a purge touched; a
- * range is compacted once no reader has a snapshot of before, and behind the last one everything is
- * flushed, so that the log is cut.
+ * Deleted rows stay in table files until these are compacted, and in the write-ahead log until all
+ * of it is in table files. Rows of table 63 (tomb.h) name the ranges that a purge touched. A range
+ * is compacted once no reader has a snapshot that is older than the purge. Behind the last range
+ * all memtables are flushed, so that the write-ahead log is cut.
  *
- *   alone       store_reclaim: a range, then its row goes; without rows the delete is done
- *   replicated  each copy by itself (ingester/replicas/replicas_reclaim.c): reclaim_look,
- * reclaim_one, and
- *               says as of which entry of the log it has nothing left. The leader's store hears
- *               which ranges no copy has left: store_reclaimed
+ *   alone       store_reclaim compacts a range, then deletes its row; a delete without such rows is
+ *               done
+ *   replicated  each copy compacts for itself (ingester/replicas/replicas_reclaim.c: reclaim_look,
+ *               reclaim_one) and reports from which log entry on it has no such bytes. The leader's
+ *               store is given the ranges that no copy has any more: store_reclaimed
  *
  *   cf, lead, bucket of a row      what is compacted
  *   fine, coarse, ru, tl, fn       level lead, bucket, tenant
@@ -19,7 +19,7 @@
  *   meta                           table lead, of the tenant; of tables by name: all of it
  *   raw                            everything: it is minutes
  *
- * Builds before that compact a range in which there is nothing, for the last two.
+ * Older builds do not know the last two rows of this list; they compact an empty range for them.
  */
 #ifndef COMMON_STORE_DELETE_RECLAIM_H
 #define COMMON_STORE_DELETE_RECLAIM_H
@@ -29,7 +29,7 @@
 
 /* ---- of a store; store_reclaim: tomb.h ---- */
 
-/* Has nobody a view of before the last purge? Any thread. */
+/* True if no reader has a view that is older than the last purge. Any thread. */
 bool store_reclaim_settled(struct store *s);
 
 /* ---- of one copy among several ---- */

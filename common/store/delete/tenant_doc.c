@@ -336,32 +336,31 @@ static bool same_body(struct store *s, const struct doc_name *n, struct str body
     return same;
 }
 
-/* The answer to a put may be lost, and the same put sent again, to whoever leads then: what it
- * finds is itself. */
-static bool is_this_put(struct store *s, const struct doc_name *n, const struct doc *was,
-                        uint64_t seen, struct str meta, struct str body)
+/* True if the stored document is the result of this very put. The answer to a put may be lost; then
+ * the caller sends the put again, maybe to a new leader. */
+static bool is_this_put(struct store *s, const struct doc_put *p, const struct doc *was)
 {
-    return was->revision && was->revision - 1 == seen && was->bytes == body.len &&
-           str_eq(was->meta, meta) && same_body(s, n, body);
+    return was->revision && was->revision - 1 == p->seen && was->bytes == p->body.len &&
+           str_eq(was->meta, p->meta) && same_body(s, &p->name, p->body);
 }
 
-int store_doc_put(struct store *s, const struct doc_name *n, struct str meta, struct str body,
-                  uint64_t seen, const struct doc_limits *l, struct doc *ret, struct err *e)
+int store_doc_put(struct store *s, const struct doc_put *p, struct doc *ret, struct err *e)
 {
+    const struct doc_name *n = &p->name;
     struct doc now = { .id = n->id }, was = { 0 };
     struct buf row;
 
     if (check_name(n, true, e))
         return e->code;
-    if (meta.len > DOC_META_MAX || body.len > DOC_BODY_MAX)
+    if (p->meta.len > DOC_META_MAX || p->body.len > DOC_BODY_MAX)
         return err_set(e, ERR_LIMIT,
                        "a document has at most %d KiB and %d KiB of description, not "
                        "%zu and %zu",
-                       (int)(DOC_BODY_MAX / KIB), (int)(DOC_META_MAX / KIB), body.len / KIB,
-                       meta.len / KIB);
+                       (int)(DOC_BODY_MAX / KIB), (int)(DOC_META_MAX / KIB), p->body.len / KIB,
+                       p->meta.len / KIB);
     buf_init(&row, HEAD_LEN + DOC_META_MAX);
     int rc = load(s->kv, NULL, n, &row, &was, e);
-    bool again = !rc && is_this_put(s, n, &was, seen, meta, body);
+    bool again = !rc && is_this_put(s, p, &was);
     was.meta = STR_NULL;
     buf_deinit(&row);
     if (rc && rc != ERR_NOT_FOUND)
@@ -372,17 +371,17 @@ int store_doc_put(struct store *s, const struct doc_name *n, struct str meta, st
     }
     if (rc)
         was = (struct doc){ 0 };
-    if (seen != DOC_ANY_REVISION && seen != was.revision)
+    if (p->seen != DOC_ANY_REVISION && p->seen != was.revision)
         return err_set(e, ERR_CONFLICT, "\"%.*s\" has revision %" PRIu64 ", not %" PRIu64,
-                       STR_ARG(n->id), was.revision, seen);
-    if (check_room(s, n, body.len + meta.len, l, e))
+                       STR_ARG(n->id), was.revision, p->seen);
+    if (check_room(s, n, p->body.len + p->meta.len, &p->limits, e))
         return e->code;
     now.updated_ms = store_now(s);
     now.created_ms = was.revision ? was.created_ms : now.updated_ms;
     now.revision = was.revision + 1;
-    now.bytes = body.len;
-    now.meta = meta;
-    now.body = body;
+    now.bytes = p->body.len;
+    now.meta = p->meta;
+    now.body = p->body;
     if (write_doc(s, n, &now, doc_chunks(was.bytes), e))
         return e->code;
     now.meta = now.body = STR_NULL;

@@ -56,13 +56,20 @@ struct doc_limits {
 };
 #define DOC_ANY_REVISION UINT64_MAX
 
-/* Writes it; `seen`: the revision the writer knows (0: none, it must be new), or DOC_ANY_REVISION.
- * *ret has no meta and body. The same put may come again (its answer was lost): 0, nothing is
- * written. ERR_CONFLICT: another revision is there; ERR_LIMIT; ERR_INPUT; as store_write_batch.
- * Shard thread. */
-NODISCARD int store_doc_put(struct store *s, const struct doc_name *n, struct str meta,
-                            struct str body, uint64_t seen, const struct doc_limits *l,
-                            struct doc *ret, struct err *e);
+/* One write of a document; all strings are borrowed for the call. */
+struct doc_put {
+    struct doc_name name;
+    struct str meta, body;    /* at most DOC_META_MAX, DOC_BODY_MAX bytes */
+    uint64_t seen;            /* the revision the writer knows (0: it must be new), or
+                                 DOC_ANY_REVISION */
+    struct doc_limits limits; /* with this document in place of its old revision */
+};
+/* Writes the document and returns its new head in *ret, without meta and body. A put that is sent
+ * again because its answer was lost returns 0 and writes nothing. ERR_CONFLICT: the stored revision
+ * is another; ERR_LIMIT: meta or body is too long; ERR_RATE: the limits are reached; ERR_INPUT: the
+ * name is invalid; else as store_write_batch. Shard thread. */
+NODISCARD int store_doc_put(struct store *s, const struct doc_put *p, struct doc *ret,
+                            struct err *e);
 /* ERR_NOT_FOUND. Shard thread. */
 NODISCARD int store_doc_delete(struct store *s, const struct doc_name *n, struct err *e);
 /* Those of a tenant into the batch of its delete; none is fine. */

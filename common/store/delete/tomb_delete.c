@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tomb_delete: store_delete: the entry of the log and all that must be true the moment it stands.
+ * tomb_delete: store_delete: writes the log entry of a delete, with all that must be true as soon
+ * as the entry exists.
  *
- * Everything is in one batch: the log, the tomb, its masks; names, label sets and days; unsealed
- * rows with their write ids. The last is why it may take a second: rows that wait to be sealed are
- * looked at one by one, and only then the caller hears that they are gone.
+ * One batch holds everything: the log entry, the tomb, its masks, names, label sets and days, and
+ * the unsealed rows with their write ids. A delete may take a second because of the unsealed rows:
+ * it reads those that wait to be sealed one by one, and the caller is answered after that.
  *
- * Where so many wait that they may not fit one batch, they go before, some hundred thousand at a
- * time, each part an entry of the log without a tomb, and the caller comes again. Whoever reads
- * meanwhile sees less and less of them; what comes in meanwhile goes, too. If it ends halfway, the
- * part that is gone is gone, nothing says that the delete was done, and who repeats it goes on.
+ * If so many unsealed rows wait that they may not fit one batch, they are deleted first, some
+ * hundred thousand at a time. Each part is a log entry without a tomb, and the caller calls again.
+ * Queries in between see fewer and fewer of these rows; rows that are pushed in between are
+ * deleted, too. If the caller stops halfway, the parts that were written stay deleted, no tomb says
+ * that the delete was done, and a caller that repeats the delete continues it.
  *
- * A request id that is known is answered from the tomb it made, also if nothing matched then: a
- * caller who tries again after a lost reply must not delete what came in between.
+ * A known request id is answered from the tomb that it made, also if nothing matched then: a caller
+ * that tries again after a lost reply must not delete what was pushed in between.
  *
- * Thread: the shard's, quiet.
+ * Thread: the shard's, and no staged write is uncommitted.
  */
 #include <stdlib.h>
 
@@ -475,43 +477,40 @@ static int enter(struct deleting *x, struct err *e)
     return rc;
 }
 
-/* `part`: unsealed rows alone, if there are any; *ret_split: it must be so. */
-static int make_entry(struct store *s, const struct tomb_request *r, struct tomb_plan *p, bool part,
-                      struct tomb_result *ret, bool *ret_split, struct err *e)
+/* Makes and writes one entry for x->r, as x->p plans it. The caller sets s, r, p and part; after
+ * the call only `split` may be read. */
+static int make_entry(struct deleting *x, struct tomb_result *ret, struct err *e)
 {
-    struct deleting x = {
-        .s = s, .r = r, .p = p, .part = part, .t = tomb_new(), .b = kv_batch_new()
-    };
-
-    x.n = (struct seal_entry){
-        .n = atomic_load(&s->applied) + 1,
-        .engine_ms = store_now(s),
+    x->t = tomb_new();
+    x->b = kv_batch_new();
+    x->n = (struct seal_entry){
+        .n = atomic_load(&x->s->applied) + 1,
+        .engine_ms = store_now(x->s),
         .tomb = true,
     };
-    x.t->entry = x.n.n;
-    buf_init(&x.row, ROW_MAX);
-    int rc = make_tomb(&x, e);
-    struct tomb *made = x.t;
+    x->t->entry = x->n.n;
+    buf_init(&x->row, ROW_MAX);
+    int rc = make_tomb(x, e);
+    struct tomb *made = x->t;
     if (!rc)
-        rc = enter(&x, e);
-    *ret_split = rc && x.split;
-    ret->more = !rc && x.part;
+        rc = enter(x, e);
+    ret->more = !rc && x->part;
     if (ret->more) {
-        ret->raw_rows = x.n.rows;
+        ret->raw_rows = x->n.rows;
     } else if (!rc) {
         ret->entry = made->entry;
         ret->kind = made->kind;
         ret->raw_rows = made->raw_rows;
-        x.t = NULL;
+        x->t = NULL;
     }
-    if (x.t && (rc || ret->more))
-        tomb_free(x.t);
-    vec_free(&x.masks);
-    vec_free(&x.wids);
-    vec_free(&x.raw);
-    ledger_outs_deinit(&x.outs);
-    buf_deinit(&x.row);
-    kv_batch_free(x.b);
+    if (x->t && (rc || ret->more))
+        tomb_free(x->t);
+    vec_free(&x->masks);
+    vec_free(&x->wids);
+    vec_free(&x->raw);
+    ledger_outs_deinit(&x->outs);
+    buf_deinit(&x->row);
+    kv_batch_free(x->b);
     return rc;
 }
 
@@ -519,7 +518,6 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
                  struct err *e)
 {
     struct tomb_plan p;
-    bool split = false;
 
     *ret = (struct tomb_result){ 0 };
     if (store_check_writable(s, e))
@@ -533,10 +531,14 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
     wids_committed(s->wids, atomic_load(&s->committed));
     struct store_view *v = store_view_get(s);
     int rc = tomb_plan_of(v, r, &p, ret, e);
-    if (!rc)
-        rc = make_entry(s, r, &p, tomb_raw_many(s), ret, &split, e);
-    if (split)
-        rc = make_entry(s, r, &p, true, ret, &split, e);
+    if (!rc) {
+        struct deleting x = { .s = s, .r = r, .p = &p, .part = tomb_raw_many(s) };
+        rc = make_entry(&x, ret, e);
+        if (rc && x.split) {
+            x = (struct deleting){ .s = s, .r = r, .p = &p, .part = true };
+            rc = make_entry(&x, ret, e);
+        }
+    }
     tomb_plan_free(&p);
     store_view_put(v);
     return rc ? err_wrap(e, "delete") : 0;

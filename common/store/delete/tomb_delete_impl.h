@@ -23,8 +23,8 @@ struct deleting {
     VEC(struct mask) masks; /* of the plan, whole lists */
     VEC(struct gone_wid) wids;
     VEC(struct raw_count) raw;
-    bool part;  /* unsealed rows alone, as many as fit */
-    bool split; /* it is too large, but would be smaller without them */
+    bool part;  /* only unsealed rows, as many as fit one batch; cleared if no such row matches */
+    bool split; /* the batch was too large and had unsealed rows: try again with `part` */
     uint64_t gone_series;
     struct ledger_outs outs; /* unsealed rows of services that stay */
     struct buf row;

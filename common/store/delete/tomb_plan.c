@@ -216,7 +216,7 @@ static int find_series(struct planner *x, struct err *e)
 
 /* ---- days ---- */
 
-/* What is left of the days; false: nothing. */
+/* Removes the deleted days at either end; false: no day remains. */
 static bool clip(const struct planner *x, struct days *d)
 {
     bool first = d->first >= x->day_first && d->first <= x->day_last;
@@ -348,12 +348,12 @@ void tomb_plan_free(struct tomb_plan *p)
 
 /* ---- estimates ---- */
 
-/* Bytes in files of the keys of a tenant, or of one service (scope > 0), in one column family whose
- * keys begin with `head` bytes, a bucket, the tenant, the service. */
-static int size_bucketed(struct store *s, enum kv_cf cf, size_t head, uint32_t tenant,
+/* Adds the bytes in files of the keys of a tenant, or of one service (scope > 0), in one column
+ * family. */
+static int size_bucketed(struct store *s, const struct purge_cf *family, uint32_t tenant,
                          uint32_t scope, uint64_t *sum, struct err *e)
 {
-    struct purge_span span = { .cf = cf, .head = head };
+    struct purge_span span = { .cf = family->cf, .head = family->head };
     struct key from, to;
     int more = 1;
 
@@ -361,7 +361,7 @@ static int size_bucketed(struct store *s, enum kv_cf cf, size_t head, uint32_t t
         uint64_t n = 0;
         purge_span_keys(&span, tenant, scope, &from, &to);
         struct kv_range range = { key_str(&from), key_str(&to) };
-        if (kv_sizes(s->kv, cf, &range, 1, &n, e))
+        if (kv_sizes(s->kv, family->cf, &range, 1, &n, e))
             return e->code;
         *sum += n;
         purge_span_step(&span);
@@ -373,7 +373,7 @@ static int size_scope(struct store *s, uint32_t tenant, uint32_t scope, uint64_t
                       struct err *e)
 {
     for (size_t i = 0; i < PURGE_CFS; i++)
-        if (size_bucketed(s, PURGE_CF[i].cf, PURGE_CF[i].head, tenant, scope, sum, e))
+        if (size_bucketed(s, &PURGE_CF[i], tenant, scope, sum, e))
             return e->code;
     return 0;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * acks.h: what was stored for a distributor, so that it can ask whether its acks came true. Who
- * writes puts a random number of his and a number of a minute into each write.
+ * acks.h: sums of the writes that were stored for each distributor, so that a distributor can check
+ * whether its acks were kept. A distributor puts a random number of its own and the number of a
+ * minute (the epoch) into each write.
  *
  *   80 distributor u64 epoch u32 tenant u32    version u8 = 1 | count u64 | high u64 | low u64 |
  *                                              engine time of the last one u64
  *
- * Of series stored for the first time; high and low are sums of two hashes of their write ids,
- * modulo 2^64. Written in the batch that stores them. Rows go ACKS_KEPT_MS after their last change.
+ * Only series that are stored for the first time count. `high` and `low` are sums of two hashes of
+ * their write ids, modulo 2^64. The batch that stores the series writes them. Rows are deleted
+ * ACKS_KEPT_MS after their last change.
  */
 #ifndef COMMON_STORE_LEDGER_ACKS_H
 #define COMMON_STORE_LEDGER_ACKS_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger: rows of the ledger, and by whom it is kept.
+ * ledger: rows of the ledger, and how it finds out that it is incomplete.
  *
- * A program of before the ledger stages and seals without writing it, and may have had the database
- * between two of ours (a roll-back). It does write the clock: the first batch with anything in it
- * holds CONTROL_CLOCK, then one a minute. So CONTROL_LEDGER says the clock again, in the same
- * batches: where the two differ at open, the rows do not tell all that happened. Then a new
- * generation begins: rows go on from what they say, and the auditor finds once, service by service,
- * by how much they are wrong (58), and notes it as of this generation (59). The same for a database
- * that has no ledger at all.
+ * A program that is older than the ledger stages and seals without writing it. Such a program may
+ * have used the database between two runs of newer ones (a roll-back). It does write the clock: the
+ * first batch with any content holds CONTROL_CLOCK, then one a minute. So CONTROL_LEDGER repeats
+ * the clock, in the same batches. If the two differ when the store is opened, the ledger lacks some
+ * changes, and a new generation begins: counters continue from their values, and the auditor finds
+ * once, service by service, by how much they are wrong (row 58), and stores that with this
+ * generation (row 59). A database without a ledger is handled the same way.
  */
 #include "common/store/ledger/ledger_counts.h"
 
@@ -333,7 +333,7 @@ int ledger_open(struct store *s, int64_t clock_ms, struct err *e)
 
     if (ledger_control_get(s->kv, NULL, &c, &found, e))
         return e->code;
-    if (!found && clock_ms < 0) /* nobody has written anything */
+    if (!found && clock_ms < 0) /* a new database: nothing was written yet */
         return 0;
     l->generation = found ? c.generation : 1;
     l->since_ms = c.since_ms;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger.h: what came into a shard, and what must therefore be there. LEDGER.md has the whole idea.
+ * ledger.h: counts what a shard accepted, and what must therefore be stored. LEDGER.md has the
+ * whole idea.
  *
- * All in one column, in the very batches that change the data:
+ * All rows are in one column family, and are written by the very batches that change the data:
  *
- *   56 tenant scope ptype bucket   came in      by stage        (of the batch of the writes)
- *   57 tenant scope ptype bucket   went on      by seals, deletes, retention
- *   58 tenant scope ptype bucket   found        by the auditor, of before there was a ledger
- *   59 tenant scope ptype          complete     since when these rows are
- *   72 tenant                      past         of services and times that are gone
+ *   56 tenant scope ptype bucket   accepted     by stage        (in the batch of the writes)
+ *   57 tenant scope ptype bucket   left         by seals, deletes, retention
+ *   58 tenant scope ptype bucket   found        by the auditor: data that are older than the ledger
+ *   59 tenant scope ptype          complete     since when these rows count everything
+ *   72 tenant                      past         of services and times whose rows are deleted
  *   73 tenant                      duplicates   that were refused, by stage
- *   74 tenant scope ptype bucket time   accepted   differences that a person took as they are
+ *   74 tenant scope ptype bucket time   accepted differences, each by an operator
  *
- * A bucket is a node of 64 d of the data's time: what retention takes at once, it takes by buckets.
+ * A bucket is a node of 64 d of the data's time: retention expires whole buckets.
  *
  *   unsealed rows  =  in + found.raw - sealed - deleted_raw
  *   sealed data    =  sealed + found.sealed - deleted - expired
  *
  * The left sides are found by a walk (store_ledger_audit), the right sides by reading these rows in
- * the same snapshot. They are equal, or something was lost or doubled; or they are equal but for
- * what was accepted (74), which is told for ever and no difference any more.
+ * the same snapshot. If they differ, data were lost or doubled, unless the difference was accepted
+ * (row 74). An accepted difference is listed permanently and is no longer reported.
  */
 #ifndef COMMON_STORE_LEDGER_LEDGER_H
 #define COMMON_STORE_LEDGER_LEDGER_H
@@ -52,7 +53,7 @@ struct ledger_tenant { /* in writes; sums of all services, types and times */
     uint64_t expired, deleted;
     uint64_t stored;   /* must be there now: raw and sealed, without what was accepted as lost */
     int64_t since_ms;  /* engine time from which all of it was counted; 0: from the beginning */
-    uint64_t adopting; /* services and types whose data of before are not counted yet */
+    uint64_t adopting; /* services and types whose older data are not counted yet */
 };
 /* ERR_NOT_FOUND: no such tenant. Any thread. */
 NODISCARD int store_ledger(struct store_view *v, struct str tenant, struct ledger_tenant *ret,
@@ -89,7 +90,7 @@ struct ledger_result {
     bool deep;                       /* the finest rows were walked, too */
     bool adopt;                      /* store_ledger_adopt has something to do */
     uint64_t want, found;            /* writes */
-    uint64_t away;                   /* writes of buckets with rows that are far away */
+    uint64_t away;                   /* writes of buckets with remote rows */
     uint64_t difference;             /* writes, values or contents that differ: buckets */
     uint64_t lost, doubled;          /* writes */
     int64_t engine_ms;
@@ -107,11 +108,11 @@ NODISCARD int store_ledger_audit(struct ledger_audit *a, size_t rows_max, size_t
                                  bool *ret_done, struct err *e);
 const struct ledger_result *ledger_audit_result(const struct ledger_audit *a);
 void ledger_audit_free(struct ledger_audit *a); /* NULL is fine */
-/* The service itself, if it is there. */
+/* The walk of one service; *ret NULL: it does not exist. */
 NODISCARD int store_ledger_of(struct store_view *v, uint32_t tenant, uint32_t scope,
                               struct ledger_audit **ret, struct err *e);
-/* What the walk found becomes what must be there, for services that began before the ledger.
- * Nothing, if the service changed in between in a way the walk cannot know. Shard thread. */
+/* Makes what the walk found the baseline of services that are older than the ledger. Does nothing
+ * if rows of the service were deleted or expired since the walk. Shard thread. */
 NODISCARD int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err *e);
 
 /* ---- differences that are accepted: ledger_accept.c ---- */
@@ -124,14 +125,20 @@ struct ledger_accepted {
     uint32_t bucket;
     int64_t at_ms; /* engine time */
     uint64_t lost, doubled;
-    struct ledger_sum raw, levels, base; /* found - what must have been there */
-    struct str service;                  /* "" where it is gone */
+    struct ledger_sum raw, levels, base; /* found less expected */
+    struct str service;                  /* "": it was deleted */
     struct str who, reason;
 };
-/* All by which finished walks of services differ, in one batch. *ret_rows: how many places. A row
- * of theirs never goes, but with its tenant. ERR_INPUT: who or why. Shard thread. */
-NODISCARD int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, size_t n,
-                                  struct str who, struct str reason, size_t *ret_rows,
+struct ledger_accept {
+    struct ledger_audit *const *audits; /* finished walks of services; borrowed */
+    size_t audits_len;
+    struct str who, reason; /* 1 to LEDGER_WHO_MAX, LEDGER_REASON_MAX bytes; borrowed */
+};
+/* Accepts all differences that the walks found, in one batch. *ret_rows: how many places differed.
+ * A row of an accepted difference is deleted only with its tenant. ERR_INPUT: `who` or `reason`
+ * is empty or too long; ERR_BUSY: rows were deleted or expired since the walk; ERR_LIMIT: too many
+ * places differ. Shard thread. */
+NODISCARD int store_ledger_accept(struct store *s, const struct ledger_accept *x, size_t *ret_rows,
                                   struct err *e);
 /* fn for each place of the tenant, the strings valid during the call. Any thread. */
 NODISCARD int store_ledger_accepted(struct store_view *v, struct str tenant,

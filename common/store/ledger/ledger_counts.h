@@ -58,7 +58,7 @@ NODISCARD int ledger_found_read(struct str row, struct ledger_found *ret, struct
 NODISCARD int ledger_whole_read(struct str row, struct ledger_whole *ret, struct err *e);
 NODISCARD int ledger_past_read(struct str row, struct ledger_past *ret, struct err *e);
 
-/* One row of 56, 57, 58, or all 0 where there is none. snap NULL = now. */
+/* Reads one row of 56, 57, 58; zeros if there is no such row. snap NULL: now. */
 NODISCARD int ledger_get_in(struct kv *kv, const struct kv_snap *snap, const struct member *m,
                             uint32_t bucket, struct ledger_sum *ret, struct err *e);
 NODISCARD int ledger_get_out(struct kv *kv, const struct kv_snap *snap, const struct member *m,
@@ -75,7 +75,8 @@ struct ledger *ledger_new(void);
 void ledger_free(struct ledger *l);
 /* At open, when the clock of the last writer is known (-1: none): was the ledger kept since? */
 NODISCARD int ledger_open(struct store *s, int64_t clock_ms, struct err *e);
-/* Beside each row of the clock: whoever knows no ledger does not write this one. */
+/* Call with each write of the clock. A program that is older than the ledger does not write this
+ * row. */
 void ledger_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
 uint32_t ledger_generation(const struct store *s);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_in: what came in, counted while it is staged.
+ * ledger_in: counts accepted writes while they are staged.
  *
- * A row of the ledger is a running sum. Here stands each as of the last request staged; a batch
- * keeps those it changed as they were when it ended, and writes each once, however many requests it
- * holds. Batches are committed in the order they were made, so the sums on disk are those of
- * exactly the batches on disk. What is committed may be forgotten and read again.
+ * A row of the ledger is a running sum. This module keeps each sum as of the last staged request. A
+ * batch copies the sums that it changed when it ends, and writes each once, however many requests
+ * it holds. Batches are committed in the order they were made, so the sums on disk are those of
+ * exactly the batches on disk. Committed sums may be dropped from memory and read again.
  *
- * Thread: the shard's; ledger_in_commit is the committer's, whose batch nobody changes any more.
+ * Thread: the shard's. ledger_in_commit is the committer's; then no other thread changes the batch.
  */
 #include "common/base/mem.h"
 #include "common/base/wr.h"
@@ -261,8 +261,9 @@ void ledger_in_commit(struct store_batch *b)
     }
 }
 
-/* A service and type that lost all its series to a delete is born again; its rows go on. One of
- * before there was a ledger has none, but for what came since. */
+/* *ret_born: the service and type has no row of the ledger, so its counters begin now. If all its
+ * series were deleted and new ones come, its old rows are continued. If it is older than the
+ * ledger, it has only the rows of later writes. */
 int ledger_birth_plan(struct store *s, const struct member *m, bool *ret_born, struct err *e)
 {
     static const enum key_table tables[] = { KEY_LEDGER_IN, KEY_LEDGER_OUT, KEY_LEDGER_WHOLE };

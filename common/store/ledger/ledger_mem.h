@@ -15,7 +15,7 @@ struct ledger {
     struct ledger_entry *last; /* looked up last; NULL: none */
     uint32_t generation;
     int64_t since_ms;       /* engine time at which it began; 0: with the database */
-    struct key drop;        /* acks: where dropping goes on; empty: at the start */
+    struct key drop;        /* acks: where deleting continues; empty: at the start */
     uint64_t drop_after_ms; /* monotonic */
 };
 struct ledger_acks {

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_out: what became of it: sealed, deleted, expired.
+ * ledger_out: counts how accepted data leave the unsealed rows and the store: sealed, deleted,
+ * expired.
  *
- * Each step reads the row it changes, adds, and puts it into its own batch, in which the data
- * change, too. Steps write their batches before the next one begins, so what is read stands.
+ * Each step reads the row it changes, adds, and puts it into its own batch, which also changes the
+ * data. A step writes its batch before the next one begins, so the row that it read is current.
  *
- * What a delete takes is counted where it is the truth of its time: unsealed rows by the entry
- * itself, sealed ones at their base level, as they are purged. Rows above are sums of the same. A
- * whole service goes with its rows of the ledger; what they said is in the tenant's past.
+ * A delete is counted where the base rows are: unsealed rows by the batch of the delete itself,
+ * sealed rows at their base level, when they are purged. Rows above the base are sums of the same
+ * data. If a whole service is deleted, its rows of the ledger are deleted, too, and their sums are
+ * added to the row `past` of the tenant.
  *
- * Retention takes whole buckets (the floor of the coarsest level stands between two), so nothing
- * has to be read: what was sealed and not deleted is expired. Where it is so far behind that
- * buckets below the wanted floor lose their fine rows before coarse ones are built, they are
- * closed already, and not audited any more.
+ * Retention expires whole buckets (the floor of the coarsest level is always between two), so no
+ * data have to be read: all that was sealed and not deleted is expired. If retention is so late
+ * that buckets below the wanted floor lose their fine rows before coarse ones are built, these
+ * buckets are closed early and no longer audited.
  */
 #include <stdlib.h>
 
@@ -45,18 +47,23 @@ static void put_past(struct kv_batch *b, uint32_t tenant, const struct ledger_pa
 
 /* ---- seals ---- */
 
-/* Rows of one bucket. */
-static int seal_bucket(struct store *s, const struct member *m, uint32_t bucket,
-                       const struct ledger_sum *sealed, const struct ledger_sum *gone,
-                       struct kv_batch *b, struct err *e)
+struct sealed_bucket { /* rows of a seal in one bucket of the ledger */
+    struct member m;   /* series unused */
+    uint32_t bucket;
+    struct ledger_sum sealed;
+    struct ledger_sum gone; /* those of them that were below the coarsest floor already */
+};
+
+static int seal_bucket(struct store *s, const struct sealed_bucket *x, struct kv_batch *b,
+                       struct err *e)
 {
     struct ledger_out out;
 
-    if (ledger_get_out(s->kv, NULL, m, bucket, &out, e))
+    if (ledger_get_out(s->kv, NULL, &x->m, x->bucket, &out, e))
         return e->code;
-    ledger_add(&out.sealed, sealed);
-    ledger_add(&out.expired, out.closed ? sealed : gone);
-    put_out(b, m, bucket, &out);
+    ledger_add(&out.sealed, &x->sealed);
+    ledger_add(&out.expired, out.closed ? &x->sealed : &x->gone);
+    put_out(b, &x->m, x->bucket, &out);
     return 0;
 }
 
@@ -83,20 +90,19 @@ int ledger_sealed(struct store *s, const struct seal_row *rows, size_t n, const 
     if (!sorted)
         qsort(at, n, sizeof(*at), by_slot);
     for (size_t i = 0; !rc && i < n;) {
-        struct ledger_sum sealed = { 0 }, gone = { 0 };
-        uint32_t bucket = ledger_bucket(at[i]->t);
+        struct sealed_bucket x = { .m = rows[0].m, .bucket = ledger_bucket(at[i]->t) };
 
-        for (; !rc && i < n && ledger_bucket(at[i]->t) == bucket; i++) {
+        for (; !rc && i < n && ledger_bucket(at[i]->t) == x.bucket; i++) {
             struct ledger_sum one;
             rc = ledger_of(at[i]->vector, &one, e);
             if (rc)
                 break;
-            ledger_add(&sealed, &one);
+            ledger_add(&x.sealed, &one);
             if (at[i]->t < low)
-                ledger_add(&gone, &one);
+                ledger_add(&x.gone, &one);
         }
         if (!rc)
-            rc = seal_bucket(s, &rows[0].m, bucket, &sealed, &gone, b, e);
+            rc = seal_bucket(s, &x, b, e);
     }
     xfree(at);
     return rc;
@@ -171,7 +177,7 @@ int ledger_purged(struct store *s, struct ledger_outs *o, struct str key, struct
 
 /* ---- all of something ---- */
 
-/* One row of a table that goes, into the past. */
+/* Adds a row of a table that is deleted to the past. */
 static int take_row(struct ledger_past *p, enum key_table table, struct str value, struct err *e)
 {
     struct ledger_sum in;
@@ -188,7 +194,7 @@ static int take_row(struct ledger_past *p, enum key_table table, struct str valu
             return e->code;
         p->sealed += out.sealed.writes;
         p->expired += out.expired.writes;
-        p->deleted -= out.expired.writes; /* what was there is what did not expire */
+        p->deleted -= out.expired.writes; /* all that did not expire is deleted now */
     } else if (table == KEY_LEDGER_FOUND) {
         if (ledger_found_read(value, &found, e))
             return e->code;
@@ -199,8 +205,9 @@ static int take_row(struct ledger_past *p, enum key_table table, struct str valu
     return 0;
 }
 
-/* What was accepted of a service that goes, and is not past by itself (bury). Its rows stay, to be
- * told for ever; what they take from the numbers goes from those of the deleted. */
+/* Adds an accepted difference of a service that is deleted to the deleted writes of the tenant,
+ * unless its bucket was added to the past before (bury). The row itself stays: accepted differences
+ * are listed permanently. */
 static int take_accepted(struct store *s, struct str key, struct str value, struct ledger_past *p,
                          struct err *e)
 {
@@ -217,23 +224,28 @@ static int take_accepted(struct store *s, struct str key, struct str value, stru
     return 0;
 }
 
-static int drop_table(struct store *s, enum key_table table, uint32_t tenant, uint32_t scope,
+struct ledger_owner { /* whose rows go */
+    uint32_t tenant;
+    uint32_t scope; /* 0: all services of the tenant; their counters are not summed up */
+};
+
+static int drop_table(struct store *s, enum key_table table, const struct ledger_owner *of,
                       struct ledger_past *p, struct kv_batch *b, struct err *e)
 {
     struct key from, to;
     int rc = 0;
 
-    key_table(&from, table, tenant);
-    if (scope) {
-        put_u32be(from.b + from.len, scope);
+    key_table(&from, table, of->tenant);
+    if (of->scope) {
+        put_u32be(from.b + from.len, of->scope);
         from.len += 4;
     }
     to = from;
     key_end(&to);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_META, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
-    bool kept = table == KEY_LEDGER_ACCEPTED && scope;
-    for (; !rc && scope && kv_iter_valid(it); kv_iter_next(it))
+    bool kept = table == KEY_LEDGER_ACCEPTED && of->scope;
+    for (; !rc && of->scope && kv_iter_valid(it); kv_iter_next(it))
         rc = kept ? take_accepted(s, kv_iter_key(it), kv_iter_value(it), p, e)
                   : take_row(p, table, kv_iter_value(it), e);
     if (!rc)
@@ -249,10 +261,11 @@ int ledger_drop(struct store *s, uint32_t tenant, uint32_t scope, struct ledger_
 {
     static const enum key_table tables[] = { KEY_LEDGER_ACCEPTED, KEY_LEDGER_IN, KEY_LEDGER_OUT,
                                              KEY_LEDGER_FOUND, KEY_LEDGER_WHOLE };
+    const struct ledger_owner of = { tenant, scope };
     int rc = 0;
 
     for (size_t i = 0; !rc && i < ARRAY_LEN(tables); i++)
-        rc = drop_table(s, tables[i], tenant, scope, p, b, e);
+        rc = drop_table(s, tables[i], &of, p, b, e);
     return rc;
 }
 
@@ -283,7 +296,7 @@ struct expired { /* a bucket below the floors: its rows */
     struct ledger_adjust adjust;
 };
 
-/* Nothing unsealed is left of it either: its rows go into the past. */
+/* Moves the counters of a closed bucket to the past, if it has no unsealed rows either. */
 static int bury(struct store *s, const struct expired *x, struct ledger_past *p, struct kv_batch *b,
                 bool *ret_done, struct err *e)
 {
@@ -311,15 +324,18 @@ static int bury(struct store *s, const struct expired *x, struct ledger_past *p,
     return 0;
 }
 
-static int expire_row(struct store *s, struct str key, struct str value, uint32_t gone,
+/* Closes the bucket of the row of KEY_LEDGER_OUT at the iterator. A bucket that was closed before
+ * and is below bucket `gone` is moved to the past. */
+static int expire_row(struct store *s, const struct kv_iter *it, uint32_t gone,
                       struct ledger_past *p, struct kv_batch *b, struct err *e)
 {
+    struct str key = kv_iter_key(it);
     struct expired x;
     bool done = false;
 
     if (!ledger_key_read(key, &x.m, &x.bucket))
         return err_set(e, ERR_CORRUPT, "a key of the ledger has %zu bytes", key.len);
-    if (ledger_out_read(value, &x.out, e) ||
+    if (ledger_out_read(kv_iter_value(it), &x.out, e) ||
         ledger_get_found(s->kv, NULL, &x.m, x.bucket, &x.found, e) ||
         ledger_get_adjust(s->kv, NULL, &x.m, x.bucket, &x.adjust, e))
         return e->code;
@@ -347,7 +363,7 @@ int ledger_expire(struct store *s, const struct member *m, const struct floors *
     ledger_key(&last, KEY_LEDGER_OUT, m, end);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_META, key_str(&from), key_str(&last));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
-        rc = expire_row(s, kv_iter_key(it), kv_iter_value(it), ledger_bucket(low), &p, b, e);
+        rc = expire_row(s, it, ledger_bucket(low), &p, b, e);
     if (!rc)
         rc = kv_iter_status(it, e);
     kv_iter_free(it);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mask: rows of table 62, and what follows from them.
+ * mask: reads rows of table 62 and applies them to scans.
  *
- * A scan is cut at every edge of a mask over it; in each piece the series that no mask hides are
- * left. Masks are few (TOMB_PENDING_MAX) and gone within minutes, so pieces are made for each query
- * anew and neighbours that keep the same series are not joined.
+ * A scan is cut at every edge of a mask over it. In each piece only the series that no mask hides
+ * remain. Masks are few (TOMB_PENDING_MAX) and exist for minutes, so the pieces are computed for
+ * each query, and neighbours with the same series are not joined.
  *
- * Thread: any; a struct masks belongs to one.
+ * Thread: any; a struct masks belongs to one thread.
  */
 #include "common/store/mask/mask.h"
 

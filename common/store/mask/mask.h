@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mask.h: what deletes that are not purged yet hide from reads (tomb.h). Loaded once per query from
- * its snapshot; usually there are none, which costs one seek.
+ * mask.h: hides the data of deletes that are not purged yet from reads (tomb.h). A query loads the
+ * masks once, from its snapshot; usually no mask exists, and loading costs one seek.
  *
  *   masks_dead        series of this service do not exist: skip them          (match.c does)
  *   masks_members     roll-ups of this service hold deleted data: read members
  *   masks_split       a scan of sealed rows, cut into parts that are not deleted
  *
- * Raw rows are never masked: the delete itself took those it meant.
+ * Unsealed rows are never masked: the batch of the delete itself removes those that match.
  */
 #ifndef COMMON_STORE_MASK_MASK_H
 #define COMMON_STORE_MASK_MASK_H

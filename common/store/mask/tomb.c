@@ -403,7 +403,7 @@ void store_delete_stats(const struct store *s, struct tomb_stats *ret)
         .deletes = all->deletes,
         .rows = all->rows,
         .bytes = all->bytes,
-        .anew = all->anew,
+        .rollups_restarted = all->rollups_restarted,
     };
     vec_for (i, &all->at)
         ret->purged += all->at.ptr[i]->state == TOMB_PURGED;
@@ -441,7 +441,7 @@ int tomb_selects(const struct selector *sel, const struct labels *l, struct str 
     return 1;
 }
 
-/* Not one that found nothing: it is kept for its id alone. */
+/* False for a delete that matched nothing: its tomb exists only to remember the request id. */
 static bool tomb_took(const struct tomb *t)
 {
     return t->kind == TOMB_TENANT || t->services;

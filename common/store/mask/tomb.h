@@ -2,65 +2,72 @@
  *
  * tomb.h: real deletes: of a tenant, of services, of label sets, of a range of time of any of them.
  *
- *   store_delete ──> entry n of the seal log: what was acked before and matches is gone,
- *                    │                        what comes later stays
- *                    │   one batch, fsynced before the caller hears of it:
- *                    │     names, label sets, unsealed rows of it deleted; masks for the rest
+ * Definitions. A *tomb* is the record of a delete. A *mask* hides the sealed rows that a delete
+ * matched, until they are purged. *Purging* removes these rows; *reclaiming* frees their bytes.
+ *
+ *   store_delete ──> entry n of the seal log: matching data that were acked before are deleted,
+ *                    │                        later pushes are not affected
+ *                    │   one batch, fsynced before the caller is answered:
+ *                    │     deletes names, label sets and unsealed rows; masks all other rows
  *                    ▼
  *   store_purge  ──> bounded steps of the shard thread: rows, index, dictionaries; then the masks
  *                    ▼
- *   compaction of the touched ranges, on every copy (reclaim.h): now the bytes are gone, too
+ *   compaction of the touched ranges, on every copy (reclaim.h): frees the bytes
  *
- * Who makes an entry stands still: no batch is staged and not committed (`quiet`). So what is in
- * memory is what is on disk, "before" and "after" have one meaning, and every cache that names
- * something deleted is simply emptied.
+ * An entry is made only while no staged batch is uncommitted (`quiet`). So memory and disk hold the
+ * same, each push is either before or after the entry, and caches with deleted names are emptied as
+ * a whole.
  *
- * Four kinds, by what must be remembered:
+ * There are four kinds of deletes. They differ in what must be remembered:
  *
- *   TENANT    Its name row goes, so nobody finds it. Its number is never used again; the next push
- *             gets a new one. No mask. Its write ids stand until the guard is over: it is done no
- *             sooner.
- *   SERVICES  The same for services, `service_name` alone being matched. Their series still stand
- *             in the tenant's index, so a mask names their numbers: series of them do not exist.
- *   SERIES    The label rows of the matched series go, so no selector means them; each id is marked
- *             retired (series.h), which makes it a clash for ever: the same labels get a new id.
- *             Roll-ups still contain them: until they are corrected, reads use members.
- *   RANGE     The series live on. A mask names the series (or all), types and [from, to): reads cut
- *             their sealed part by it. Edges snap outward to nodes of the base level there, at
- *             least a minute (the finest node that members and roll-ups share), and the answer says
- *             so: finer things cannot be told apart at rest.
+ *   TENANT    The name row is deleted, so no reader finds the tenant. Its number is never used
+ *             again; the next push gets a new one. There is no mask. The write ids are kept until
+ *             the guard (see below) ends, and the delete is not done before that.
+ *   SERVICES  The same for services, if only `service_name` is matched. Their series are still in
+ *             the tenant's index, so a mask holds the service numbers: readers skip their series.
+ *   SERIES    The label rows of the matched series are deleted, so no selector matches them. Each
+ *             id is marked retired (series.h), permanently: the same labels get a new id, as after
+ *             a hash collision. Roll-ups still contain the series: until they are corrected, reads
+ *             use members.
+ *   RANGE     The series continue to exist. A mask holds the series (or all), types and [from, to):
+ *             reads leave out the sealed rows in it. The edges are widened to nodes of the base
+ *             level there, at least to minutes (the finest node that members and roll-ups share),
+ *             since sealed rows cannot be divided further. The answer has the real edges.
  *
- * Unsealed rows are deleted in the entry's own batch; they are minutes. Very many go before, in
- * parts, each an entry of the log that has no tomb (tomb_delete.c). Hence a mask speaks of
- * sealed rows alone, and a raw row is always newer than any mask over it: it is visible. The seal
- * leaves it raw while a RANGE mask covers it (masks_hold), so sealed rows under a mask are old, all
- * of them, and purging needs no comparison of ages.
+ * Unsealed rows cover minutes. The batch of the entry deletes them itself. If they are too many for
+ * one batch, they are deleted first, in parts; each part is a log entry without a tomb
+ * (tomb_delete.c). Hence masks cover only sealed rows. An unsealed row is always newer than any
+ * mask over it, and visible. The seal does not seal it while a RANGE mask covers it (masks_hold).
+ * So all sealed rows under a mask are older than the mask, and purging need not compare ages.
  *
- * Write ids of deleted data are no duplicates, but their rows stay for the horizon. A row in `wid`
- * says how long the seal log was when the push arrived, or which entry folded it last; where an
- * entry after that deleted all of the push (tombs_forgot), the same push again is refused during
- * the guard of that entry (store_opts.delete_guard_ms): it may be a copy that was under way
- * (tomb_late_push.c). Later it is taken as new. Entries are remembered for that as long as the
- * horizon. A push that was deleted in part stays a duplicate: its other part is there.
+ * A push that repeats deleted data is no duplicate, but the rows of its write ids are kept for the
+ * horizon. A row in `wid` says how long the seal log was when the push arrived, or which entry
+ * folded it last. If a later entry deleted all of the push (tombs_forgot), the same push is refused
+ * during the guard of that entry (store_opts.delete_guard_ms), since it may be a copy that was
+ * under way (tomb_late_push.c). After the guard it is stored as new. For this, entries are
+ * remembered as long as the horizon. A push that was deleted in part stays a duplicate: its other
+ * part is stored.
  *
- * While a tomb is not purged, nobody builds, drops or moves floors of its services
- * (tombs_pending_on): nodes would be made of what is deleted. Work given out before (compactor) is
- * refused: it was read before entry n (tombs_block_since).
+ * While a tomb is not purged, no node of its services is built, no row expires in them and no
+ * floor moves (tombs_pending_on), since nodes would be built from deleted rows. Results of jobs
+ * that a compactor was given before are refused, since it read the rows before entry n
+ * (tombs_block_since).
  *
- * Purging deletes what is there, so it can begin again at any row: a step is one batch, without
- * fsync; what a power cut takes back is done again. The masks go in the batch after the last row.
+ * Purging searches for the rows to delete, so it can be restarted at any row. A step is one batch,
+ * without fsync; if a power cut takes it back, it is done again. The batch after the last row
+ * deletes the masks.
  *
  *   kind      rows                                    index
  *   TENANT    a range per (column family, level,      a range per meta table
  *             bucket) with rows of it
- *   SERVICES  the same, per service                   label rows, postings, pairs nobody has
+ *   SERVICES  the same, per service                   label rows, postings, pairs without series
  *   SERIES    row by row                              postings, pairs, days of the service
  *   RANGE     buckets inside, rest row by row;        days: in the entry's batch
  *             parents over an edge: marked and deleted, rebuilt from their children
  *
  * Roll-ups of a service that loses a part of its series are corrected, unit by unit, in the batches
- * that delete the rows of the deleted (purge_groups.c). Which groups those were in is kept
- * till then.
+ * that delete the rows of these series (purge_groups.c). The rows that say to which groups they
+ * belong are kept until then.
  *
  *   60 tenant entry u64     version u8 = 1 | kind u8 | state u8 | created ms u64 | ended ms u64 |
  *                           from u32 | to u32 | services varint | series varint | raw rows varint |
@@ -87,7 +94,7 @@
 
 #define TOMB_PENDING_MAX 64     /* per shard, of a tenant */
 #define TOMB_TENANTS     4      /* of all: as if so many had as many as they may */
-#define TOMB_KEPT        256    /* finished ones in the list */
+#define TOMB_KEPT        256    /* finished deletes in the list */
 #define TOMB_SERIES_MAX  262144 /* of one delete that is not of whole services */
 #define TOMB_ID_MAX      64
 #define TOMB_WHAT_MAX    8192
@@ -96,7 +103,7 @@ enum tomb_kind { TOMB_TENANT = 1, TOMB_SERVICES = 2, TOMB_SERIES = 3, TOMB_RANGE
 enum tomb_state {
     TOMB_PURGING = 0, /* masked; rows are being deleted */
     TOMB_PURGED = 1,  /* no row is left; files still hold bytes of them */
-    TOMB_DONE = 2,    /* and those are gone */
+    TOMB_DONE = 2,    /* no file holds bytes of them */
 };
 
 struct tomb_request {
@@ -110,7 +117,7 @@ struct tomb_request {
 struct tomb_result {
     uint64_t entry; /* of the seal log; 0: nothing matches, nothing was done; or a dry run */
     bool repeated;  /* done before, under the same id */
-    bool more;      /* only some unsealed rows went, raw_rows of them: the same again goes on */
+    bool more;      /* only some unsealed rows were deleted (raw_rows): call again to continue */
     enum tomb_kind kind;
     uint64_t services, series;
     uint64_t raw_rows;       /* unsealed, deleted at once */
@@ -126,9 +133,9 @@ NODISCARD int store_delete_plan(struct store_view *v, const struct tomb_request 
 NODISCARD int store_delete(struct store *s, const struct tomb_request *r, struct tomb_result *ret,
                            struct err *e);
 
-/* One bounded step of purging; *ret_more: call again soon. Shard thread. Does nothing but say more
- * where it needs quiet and there is none: the caller then stages nothing until store_wants_quiet is
- * false again. */
+/* One bounded step of purging; *ret_more: call again after other work of the thread. If the step
+ * needs quiet and a staged batch is uncommitted, it only sets *ret_more; then the caller must stage
+ * nothing until store_wants_quiet is false again. Shard thread. */
 NODISCARD int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 uint64_t store_purge_wait_ms(struct store *s);
 bool store_wants_quiet(const struct store *s); /* shard thread */
@@ -162,7 +169,7 @@ void tomb_list_deinit(struct tomb_list *l);
 struct tomb_stats {
     uint64_t pending, purged;      /* tombs with rows; without, but with bytes in files */
     uint64_t deletes, rows, bytes; /* since start */
-    uint64_t anew;                 /* services whose roll-ups had to begin anew */
+    uint64_t rollups_restarted;    /* services whose roll-ups were started again */
 };
 void store_delete_stats(const struct store *s, struct tomb_stats *ret); /* shard thread */
 

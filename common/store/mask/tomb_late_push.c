@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tomb_late_push: copies of a push that were under way while it was deleted.
+ * tomb_late_push: refuses copies of a push that were under way while it was deleted.
  *
- * A sender that heard nothing sends again, a distributor sends a second copy where an answer is
- * late, and a network delivers late or twice. So after a delete was acked there may still come what
- * was acked before it. Nothing in such a copy says so: it is, to the last bit, what somebody sends
- * who wants the deleted data back. Time alone tells them apart, so for a while (the guard) both are
- * refused with ERR_BUSY, "try again": nobody waits for the answer to a late copy, and who sends on
- * purpose is told, tries again, and is taken behind the guard. To call it a duplicate would lose
- * the data of the latter without a word.
+ * A client that gets no answer sends again, a distributor sends a second copy if an answer is late,
+ * and a network delivers late or twice. So after a delete was acked, a copy of a push that was
+ * acked before the delete may still arrive. Such a copy is, bit by bit, the same as the push of a
+ * client that wants the deleted data back. Only time tells them apart. So for a limited time (the
+ * guard) both are refused with ERR_BUSY, "try again". For a late copy no client waits for the
+ * answer. A client that sends on purpose gets the error, tries again, and its push is stored after
+ * the guard. Answering "duplicate" instead would lose the data of that client silently.
  *
- * How long. The copies of one request are sent before its `ack_timeout` is over (10 s), each with
- * the time that is left to it, and a relay passes that on. A client's earlier attempt under the
- * same key began before the one that was acked, and it gave that up after its own patience. So
- * ack_timeout + the clients' patience + the time on the network; the default is a minute.
+ * How long. The copies of one request are sent before its `ack_timeout` (10 s) ends, each with the
+ * remaining time as its deadline, which a relay passes on. An earlier attempt of a client under the
+ * same key began before the attempt that was acked, and the client ended it after its own timeout.
+ * So the guard must be at least ack_timeout + the timeout of clients + the time on the network; the
+ * default is a minute.
  *
- * Whose clock. The monotonic one of who leads, from the delete on; a new leader, or a restart,
- * begins anew for deletes of the last hour: wall clocks may differ by more than the guard, and to
- * refuse for longer does no harm. Nothing of this is in the database: followers apply what the
- * leader wrote, so replicas stay equal, and a leader of the version before reads the same rows and
- * has no guard.
+ * Which clock. The guard is measured by the leader's monotonic clock, from the delete on. A new
+ * leader, or a restarted one, starts the guard again for the deletes of the last hour: wall clocks
+ * may differ by more than the guard, and refusing for longer does no harm. The guard is not in the
+ * database. Followers apply what the leader wrote, so replicas stay equal, and a leader of the
+ * previous version reads the same rows and has no guard.
  *
- * What is remembered. The rows of `wid` themselves: of sealed data they stand anyway, of unsealed
- * data the delete leaves them (tomb_delete.c), for the horizon. Those of a deleted tenant stand
- * under its old number, until purging takes them behind the guard; here they are looked for by the
- * tenant's name, only while such a guard lasts.
+ * What is remembered. Only the rows of `wid` themselves: those of sealed data are kept anyway, and
+ * the delete keeps those of unsealed data (tomb_delete.c), for the horizon. Those of a deleted
+ * tenant are stored under its old number until purging deletes them after the guard. This module
+ * finds them by the tenant's name, and only during a guard.
  *
  * Thread: the shard's.
  */

@@ -45,12 +45,12 @@ struct tombs {
     size_t pending, ranges; /* of these: not purged; and of kind RANGE */
     struct purge *purge;    /* owned by purge.c; of the one being purged; NULL: not begun */
     bool want_quiet;
-    bool idle;                           /* the last step found nothing to do */
-    uint64_t look_after_ms;              /* monotonic: the next one */
-    uint64_t last;                       /* entry of the newest delete */
-    uint64_t tenants_until_ms;           /* monotonic: a tomb of a tenant has its guard; 0: none */
-    uint64_t deletes, rows, bytes, anew; /* since start */
-    _Atomic uint64_t purged_view;        /* the newest when a purge ended last */
+    bool idle;                 /* the last step found nothing to do */
+    uint64_t look_after_ms;    /* monotonic: the next one */
+    uint64_t last;             /* entry of the newest delete */
+    uint64_t tenants_until_ms; /* monotonic: a tomb of a tenant has its guard; 0: none */
+    uint64_t deletes, rows, bytes, rollups_restarted; /* since start */
+    _Atomic uint64_t purged_view;                     /* the newest when a purge ended last */
 };
 
 /* ---- in memory: shard thread ---- */
@@ -76,12 +76,12 @@ enum tomb_phase {
 };
 uint32_t tomb_phase_count(const struct tomb *t);     /* of its kind */
 enum tomb_phase tomb_phase_at(const struct tomb *t); /* its phase is below the count */
-/* What is being done for it, in words; "": nothing any more. */
+/* The phase in words; "": all phases are finished. */
 const char *tomb_phase(const struct tomb *t);
 
-/* Purged: will nothing more of it go that files hold? */
+/* Of a purged tomb: true if no more of its rows will be deleted, so all its ranges are known. */
 bool tomb_ripe(const struct store *s, const struct tomb *t);
-/* Nothing of it is left in files that anybody hears of. */
+/* Writes that the delete is done: no row of table 63 is left for it. */
 NODISCARD int tomb_done(struct store *s, struct tomb *t, struct err *e);
 
 bool tombs_pending_on(const struct store *s, uint32_t tenant, uint32_t scope);
@@ -171,7 +171,7 @@ struct tomb_plan {
 };
 NODISCARD int tomb_plan_make(struct tomb_plan *p, struct store_view *v,
                              const struct tomb_request *r, struct err *e);
-/* The same with what is told of it; tomb_plan_free in any case. */
+/* The same, and fills the result for the user. Call tomb_plan_free in any case. */
 NODISCARD int tomb_plan_of(struct store_view *v, const struct tomb_request *r, struct tomb_plan *p,
                            struct tomb_result *ret, struct err *e);
 /* Bytes in files that its services take, whatever part of them it means. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * forecast: a simulation of days. A level fills up to what is kept of it at the rate at which it
- * filled so far, then stays; the rest grows at a rate of its own:
+ * forecast: simulates the coming days. A level grows at its rate so far until it holds the time
+ * that is kept of it, and then its size stays. The rest grows at a rate of its own:
  *
  *   bytes
  *     |            ______ 10 m   (90 d)
@@ -10,7 +10,7 @@
  *     |___/_____________  rest: what the measured growth has beyond that of the levels
  *     +------------------ days
  *
- * Rates of levels come from what they hold and how long a time that is, not from when it arrived:
+ * The rate of a level is its bytes by the time they cover, not by the time in which they arrived:
  * an import of a year in an hour says nothing about tomorrow.
  */
 #include "common/store/retain/forecast.h"

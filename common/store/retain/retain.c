@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain: what is too old goes, level by level.
+ * retain: deletes rows that are too old, level by level.
  *
  *   a round, every interval:
- *     FLOORS   each service and type: floors up to where its policy wants them, in one batch with
- *              range deletes of the buckets that lie wholly below          (retain_floor.c)
- *     PURGE    the same for rows below a floor in the bucket the floor stands in (retain_trim.c)
- *     FILES    per level, the buckets below the floors of *all*: whole files
- *     EPOCHS   once a day: dictionaries no row can name any more            (retain_epoch.c)
+ *     FLOORS   each service and type: raises floors to where its policy wants them, in one batch
+ *              with range deletes of the buckets that are wholly below them  (retain_floor.c)
+ *     PURGE    rows below a floor in the bucket that the floor is inside     (retain_trim.c)
+ *     FILES    per level, the buckets below the floors of *all* types: drops whole files
+ *     EPOCHS   once a day: dictionaries that no row can name any more        (retain_epoch.c)
  *
- * A floor is the read cutoff: from the batch that moves it on no new view looks below it, and views
- * from before it see their rows until they end. Only file drops are blind to views: they wait until
- * every view from before the last moved floor is gone.
+ * A floor is the read cutoff: from the batch that moves it, no new view looks below it. Older views
+ * see their rows until they end. Only drops of files ignore views, so they wait until every view
+ * that is older than the last move of a floor has ended.
  *
- * The floor of a level moves only over ranges where the next level is clean, so what leaves is
- * summed up in what stays. If a build is behind, fine rows simply stay.
+ * The floor of a level moves only over ranges where the next level is clean, so the rows that are
+ * deleted are summed up in rows that stay. If a build is late, fine rows stay longer.
  *
- * What a drop of files takes is decided from the floors of all services and types, as they were
- * found in the round; a service that begins meanwhile, with older floors, lowers that mark at once
+ * Which files are dropped is decided from the floors of all services and types, as the round found
+ * them. A service that begins meanwhile, with older floors, lowers that mark at once
  * (retain_begin), on the same thread.
  *
- * Nothing here needs a log: floors are monotone and all that follows from them can be done again.
+ * Retention needs no log: floors only rise, and all steps that follow from them can be repeated.
  * Thread: the shard's.
  */
 #include "common/store/retain/retain.h"
@@ -123,7 +123,7 @@ void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms
     struct retain *r = s->retain;
     struct floors f = { 0 };
 
-    /* While deletes are purged floors stay: rows of before are told by them. */
+    /* While deletes are purged, floors stay: purging finds the base level of older rows by them. */
     if (r->policy && !tombs_pending_on(s, of->m.tenant, of->m.scope)) {
         struct retain_keep keep = keep_of(s, of);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * retain.h: how long rows of each level are kept, per tenant, service and profile type, and the
- * step that lets them go (TREE.md section 3).
+ * step that deletes older ones (TREE.md section 3).
  *
  * A policy is a default per level and rules, one per line:
  *
- *   # what it is for             what is kept: names of levels = days, hours ...
+ *   # the data it is for           how long they are kept: names of levels = days, hours ...
  *   tenant=acme service=shop-*   10s=2d 1m=14d
  *   type=memory:*                1h=30d 6h=30d 1d=30d 8d=30d 64d=30d
  *
- * `tenant`, `service` and `type` (id of the profile type) may each be missing: any. A * stands for
- * any text. All lines that fit apply, each to the levels it names; later ones win. A coarser level
- * is kept at least as long as a finer one, whatever is written.
+ * `tenant`, `service` and `type` (id of the profile type) may each be missing: any. A * matches any
+ * text. All lines that match apply, each to the levels it names; later ones win. A coarser level is
+ * kept at least as long as a finer one, whatever the lines say.
  */
 #ifndef COMMON_STORE_RETAIN_RETAIN_H
 #define COMMON_STORE_RETAIN_RETAIN_H
@@ -52,9 +52,9 @@ struct retain_keep retain_policy_keep(const struct retain_policy *p, struct str 
                                       struct str service, struct str type);
 struct retain_keep retain_policy_default(const struct retain_policy *p);
 uint64_t retain_policy_interval_ms(const struct retain_policy *p);
-/* Where the floors of a service and type that is kept so long stand at this time, if nothing holds
- * them back. They move bucket by bucket where a bucket is at most a quarter of what is kept, else
- * by a sixteenth of it at least: so long rows may stay over their time. */
+/* Computes the floors that a service and type with this policy should have now. If a bucket is at
+ * most a quarter of the kept time, floors move bucket by bucket; else by at least a sixteenth of
+ * the kept time. Rows may be kept that much longer. */
 void retain_floors(const struct retain_keep *keep, int64_t engine_ms, struct floors *ret);
 /* The slot before which nothing is answered: the age of the coarsest level, back to a multiple of a
  * 64th of it, so that it is written 64 times as time passes it once. Not below the floor of the
@@ -70,10 +70,10 @@ struct retain_of {
     bool fresh;     /* it has no rows at all yet: it will begin with the floors of its policy */
     bool committed; /* its first batch is */
 };
-/* ERR_INPUT not_in_ingestion_window: slot `low` lies below what is kept. */
+/* ERR_INPUT not_in_ingestion_window: slot `low` is older than the kept time. */
 NODISCARD int retain_admit(struct store *s, const struct retain_of *of, uint32_t low,
                            int64_t engine_ms, struct err *e);
-/* The floors of a fresh one, into the batch of its first push. */
+/* Puts the floors of a fresh service and type into the batch of its first push. */
 void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms,
                   struct kv_batch *b);
 

@@ -54,54 +54,60 @@ static int scope_floor(struct store *s, uint32_t tenant, uint32_t scope, uint32_
     return rc;
 }
 
-static void drop(struct store *s, uint32_t tenant, uint32_t scope, uint32_t epoch,
-                 const struct dict_counts *n, const struct key *last, struct kv_batch *b)
+struct old_epoch { /* a dictionary epoch that may be closed */
+    uint32_t tenant, scope, number;
+    struct dict_counts counts;
+    struct key last; /* of the row with its last slot */
+};
+
+/* Deletes the dictionary and both rows of the epoch. */
+static void drop(struct store *s, const struct old_epoch *x, struct kv_batch *b)
 {
     struct key from, to;
 
-    key_dict(&from, tenant, scope, epoch, DICT_STRINGS, 0);
+    key_dict(&from, x->tenant, x->scope, x->number, DICT_STRINGS, 0);
     from.len = EPOCH_KEY_LEN;
     to = from;
     key_end(&to);
     kv_batch_del_range(b, KV_META, key_str(&from), key_str(&to));
-    key_epoch(&from, tenant, scope, epoch);
+    key_epoch(&from, x->tenant, x->scope, x->number);
     kv_batch_del(b, KV_META, key_str(&from));
-    kv_batch_del(b, KV_META, key_str(last));
-    atomic_fetch_sub(&s->dict_nodes, n->nodes - 1);
+    kv_batch_del(b, KV_META, key_str(&x->last));
+    atomic_fetch_sub(&s->dict_nodes, x->counts.nodes - 1);
     s->retain->stats.epochs_dropped++;
 }
 
 static int look(struct store *s, struct str key, struct str value, struct kv_batch *b,
                 struct err *e)
 {
-    uint32_t tenant = get_u32be(key.ptr + 1), scope = get_u32be(key.ptr + 5);
-    uint32_t epoch = get_u32be(key.ptr + 9), last, floor;
-    struct dict_counts n;
-    struct key k;
+    struct old_epoch x = { .tenant = get_u32be(key.ptr + 1),
+                           .scope = get_u32be(key.ptr + 5),
+                           .number = get_u32be(key.ptr + 9) };
+    uint32_t last, floor;
     char bytes[8];
     struct buf row = { .ptr = bytes, .cap = sizeof(bytes), .max = sizeof(bytes) };
     bool closed;
 
-    if (dict_epoch_read(value, &closed, &n, e))
+    if (dict_epoch_read(value, &closed, &x.counts, e))
         return e->code;
     if (!closed)
         return 0;
-    key_epoch(&k, tenant, scope, epoch);
-    k.b[0] = KEY_EPOCH_LAST;
-    int rc = kv_get(s->kv, NULL, KV_META, key_str(&k), &row, e);
+    key_epoch(&x.last, x.tenant, x.scope, x.number);
+    x.last.b[0] = KEY_EPOCH_LAST;
+    int rc = kv_get(s->kv, NULL, KV_META, key_str(&x.last), &row, e);
     if (rc == ERR_NOT_FOUND) {
         struct key v;
 
         key_u32(&v, slot_of_ms(s->retain->engine_ms + MARGIN_MS + (int64_t)s->o.exm.retention_ms));
-        kv_batch_put(b, KV_META, key_str(&k), key_str(&v));
+        kv_batch_put(b, KV_META, key_str(&x.last), key_str(&v));
         return 0;
     }
     if (!rc && !key_u32_read(buf_str(&row), &last))
         rc = err_set(e, ERR_CORRUPT, "last slot of an epoch has %zu bytes", row.len);
     if (!rc)
-        rc = scope_floor(s, tenant, scope, &floor, e);
+        rc = scope_floor(s, x.tenant, x.scope, &floor, e);
     if (!rc && last < floor)
-        drop(s, tenant, scope, epoch, &n, &k, b);
+        drop(s, &x, b);
     return rc;
 }
 

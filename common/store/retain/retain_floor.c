@@ -99,7 +99,7 @@ void retain_purged_key(struct key *k, const struct member *m)
     k->b[0] = KEY_PURGED;
 }
 
-/* What a policy says of it, by its names. */
+/* How long the policy keeps a service and type, by their names. */
 static int keep_of(struct store *s, const struct member *m, struct retain_keep *ret, struct err *e)
 {
     struct str tenant = STR_NULL, service = STR_NULL, type = STR_NULL;
@@ -146,23 +146,23 @@ static int keep_of(struct store *s, const struct member *m, struct retain_keep *
 
 /* ---- how far ---- */
 
-/* The first dirty node of `level` that begins before `to` and ends behind `from`, or `to`. */
-static int first_mark(struct store *s, const struct member *m, uint32_t level, uint32_t from,
-                      uint32_t to, uint32_t *ret, struct err *e)
+/* Lowers *to to the begin of the first dirty node of `level` that begins before it and ends behind
+ * `from`. */
+static int lower_to_mark(struct store *s, const struct member *m, uint32_t level, uint32_t from,
+                         uint32_t *to, struct err *e)
 {
     struct key a, z;
     struct member got;
     uint32_t l, t;
     int rc;
 
-    *ret = to;
     key_dirty(&a, m, level, node_of(level, from));
-    key_dirty(&z, m, level, to);
+    key_dirty(&z, m, level, *to);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_META, key_str(&a), key_str(&z));
     rc = kv_iter_status(it, e);
     if (!rc && kv_iter_valid(it)) {
         if (key_dirty_read(kv_iter_key(it), &got, &l, &t))
-            *ret = t;
+            *to = t;
         else
             rc = err_set(e, ERR_CORRUPT, "mark key of %zu bytes", kv_iter_key(it).len);
     }
@@ -170,38 +170,40 @@ static int first_mark(struct store *s, const struct member *m, uint32_t level, u
     return rc;
 }
 
-/* Below the wish of the coarsest level nothing is kept, built or not; above, the next level must be
- * clean up to where the floor goes. One batch deletes so many buckets. */
-static int advance(struct store *s, const struct member *m, uint32_t first,
-                   const struct floors *cur, const struct floors *want, struct floors *ret,
-                   struct err *e)
+/* Sets x->to. Below the wanted floor of the coarsest level no row is kept, whether its parents are
+ * built or not. Above that floor the next level must be clean up to the new floor. One batch
+ * deletes at most BUCKETS_MAX buckets of a level. */
+static int advance(struct store *s, struct floor_move *x, struct err *e)
 {
-    uint32_t gone = want->at[KEY_LEVELS - 1];
+    const struct floors *cur = &x->cur;
+    struct floors new = *cur;
+    uint32_t gone = x->want.at[KEY_LEVELS - 1];
 
-    *ret = *cur;
     for (uint32_t l = 0; l < KEY_LEVELS; l++) {
         const struct key_level *level = &LEVELS[l];
-        uint32_t next = l == 0 ? 2 : l + 1, to = want->at[l], clean;
+        uint32_t next = l == 0 ? 2 : l + 1, to = x->want.at[l];
 
         if (l)
-            to = MIN(to, ret->at[l - 1]);
+            to = MIN(to, new.at[l - 1]);
         if (to <= cur->at[l])
             continue;
-        uint32_t from = MAX(cur->at[l], MIN(first - first % level->bucket, to));
+        uint32_t from = MAX(cur->at[l], MIN(x->first - x->first % level->bucket, to));
         if ((to - from) / level->bucket > BUCKETS_MAX)
             to = from - from % level->bucket + BUCKETS_MAX * level->bucket;
         if (next < KEY_LEVELS && to > gone) {
-            if (first_mark(s, m, next, MAX(cur->at[l], gone), to, &clean, e))
+            uint32_t clean = to;
+            if (lower_to_mark(s, &x->m, next, MAX(cur->at[l], gone), &clean, e))
                 return e->code;
             if (clean < to)
                 s->retain->stats.held_back++;
             to = MAX(MIN(clean, to), MIN(gone, to));
         }
-        ret->at[l] = MAX(cur->at[l], to);
+        new.at[l] = MAX(cur->at[l], to);
     }
-    floors_align(ret);
+    floors_align(&new);
     for (uint32_t l = 0; l < KEY_LEVELS; l++)
-        CHECK(ret->at[l] >= cur->at[l]);
+        CHECK(new.at[l] >= cur->at[l]);
+    x->to = new;
     return 0;
 }
 
@@ -216,7 +218,7 @@ static int delete_bucket(struct store *s, const struct retain_run *run, uint32_t
     retain_prefix(&from, run, bucket, m);
     to = from;
     key_end(&to);
-    /* Only where there is something: range deletes over nothing would be read by everyone. */
+    /* Only if rows exist: a range delete over no rows would still slow down every reader. */
     struct kv_iter *it = kv_iter_new(s->kv, NULL, run->cf, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
     rc = kv_iter_status(it, e);
@@ -228,28 +230,31 @@ static int delete_bucket(struct store *s, const struct retain_run *run, uint32_t
     return 0;
 }
 
-static int delete_buckets(struct store *s, const struct member *m, uint32_t level, uint32_t first,
-                          uint32_t from, uint32_t to, struct kv_batch *b, struct err *e)
+/* Deletes the rows that the floor of the level passes, by whole buckets. */
+static int delete_buckets(struct store *s, const struct floor_move *x, uint32_t level,
+                          struct kv_batch *b, struct err *e)
 {
+    uint32_t from = x->cur.at[level], to = x->to.at[level];
     struct retain_run runs[RETAIN_RUNS];
     size_t n = retain_runs(level, runs);
 
     for (size_t i = 0; i < n; i++) {
-        uint32_t begin = MAX(from, MIN(first, to)) / runs[i].bucket;
+        uint32_t begin = MAX(from, MIN(x->first, to)) / runs[i].bucket;
 
         for (uint32_t k = begin; k < to / runs[i].bucket; k++)
-            if (delete_bucket(s, &runs[i], k, m, b, e))
+            if (delete_bucket(s, &runs[i], k, &x->m, b, e))
                 return e->code;
-        /* What is left of the bucket the floor stands in: a row goes when all of it is below. */
+        /* Rows of the bucket that the floor is inside: retain_trim.c deletes those wholly below. */
         if (to % runs[i].bucket >= runs[i].chunk)
             s->retain->purge = true;
     }
     return 0;
 }
 
-int retain_raise(struct store *s, const struct member *m, uint32_t first, const struct floors *cur,
-                 const struct floors *to, uint32_t wanted, struct err *e)
+int retain_raise(struct store *s, const struct floor_move *x, struct err *e)
 {
+    const struct floors *cur = &x->cur, *to = &x->to;
+    const struct member *m = &x->m;
     struct kv_batch *b = kv_batch_new();
     struct key from, end;
     int rc = 0;
@@ -257,7 +262,7 @@ int retain_raise(struct store *s, const struct member *m, uint32_t first, const 
     floors_put(b, m, to);
     for (uint32_t l = 0; !rc && l < KEY_LEVELS; l++)
         if (to->at[l] > cur->at[l])
-            rc = delete_buckets(s, m, l, first, cur->at[l], to->at[l], b, e);
+            rc = delete_buckets(s, x, l, b, e);
     /* Nothing is built any more below the coarsest floor. */
     for (uint32_t l = DIRTY_FIRST; !rc && l < KEY_LEVELS; l++) {
         key_dirty(&from, m, l, 0);
@@ -266,7 +271,7 @@ int retain_raise(struct store *s, const struct member *m, uint32_t first, const 
             kv_batch_del_range(b, KV_META, key_str(&from), key_str(&end));
     }
     if (!rc)
-        rc = ledger_expire(s, m, to, wanted, b, e);
+        rc = ledger_expire(s, m, to, x->want.at[KEY_LEVELS - 1], b, e);
     if (!rc)
         rc = store_write_batch(s, b, false, e);
     floors_forget(s, m);
@@ -276,8 +281,8 @@ int retain_raise(struct store *s, const struct member *m, uint32_t first, const 
     return rc;
 }
 
-/* Moves the end of what is answered. Reads alone go by it, so it waits for no build; while deletes
- * are purged it stays as floors do. */
+/* Moves the slot before which queries get no data. Only reads use it, so it waits for no build.
+ * While deletes are purged it stays, as floors do. */
 static int raise_end(struct store *s, const struct member *m, uint32_t to, struct err *e)
 {
     uint32_t now;
@@ -302,36 +307,34 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
     *ret_done = false;
     for (size_t i = 0; i < max; i++) {
         struct key before = r->cursor;
-        struct floors cur, want, to;
+        struct floor_move x;
         struct retain_keep keep;
-        struct member m;
-        uint32_t first;
         bool found;
 
-        if (retain_next_part(s, &m, &first, &found, e))
+        if (retain_next_part(s, &x.m, &x.first, &found, e))
             return e->code;
         if (!found) {
             *ret_done = true;
             return 0;
         }
-        if (floors_load(s->kv, NULL, &m, &cur, e) || keep_of(s, &m, &keep, e) ||
-            raise_end(s, &m, retain_end(&keep, r->engine_ms), e))
+        if (floors_load(s->kv, NULL, &x.m, &x.cur, e) || keep_of(s, &x.m, &keep, e) ||
+            raise_end(s, &x.m, retain_end(&keep, r->engine_ms), e))
             return e->code;
-        retain_floors(&keep, r->engine_ms, &want);
-        if (tombs_pending_on(s, m.tenant, m.scope))
-            want = cur; /* masks end where nodes of today's floors do */
-        if (advance(s, &m, first, &cur, &want, &to, e))
+        retain_floors(&keep, r->engine_ms, &x.want);
+        if (tombs_pending_on(s, x.m.tenant, x.m.scope))
+            x.want = x.cur; /* masks end where nodes of today's floors do */
+        if (advance(s, &x, e))
             return e->code;
-        r->walk_first = MIN(r->walk_first, first);
-        bool moved = memcmp(&to, &cur, sizeof(to)) != 0;
-        if (moved && retain_raise(s, &m, first, &cur, &to, want.at[KEY_LEVELS - 1], e))
+        r->walk_first = MIN(r->walk_first, x.first);
+        bool moved = memcmp(&x.to, &x.cur, sizeof(x.to)) != 0;
+        if (moved && retain_raise(s, &x, e))
             return e->code;
-        if (moved) { /* it may go on from here: the next step looks at it again */
+        if (moved) { /* the floors may rise further: the next step continues with this one */
             r->cursor = before;
             return 0;
         }
         for (uint32_t l = 0; l < KEY_LEVELS; l++)
-            r->walk_low[l] = MIN(r->walk_low[l], to.at[l]);
+            r->walk_low[l] = MIN(r->walk_low[l], x.to.at[l]);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain_policy: what is kept how long, from defaults and lines of text; and floors from that.
+ * retain_policy: parses a policy (defaults and lines of text), and computes floors from it.
  */
 #include <stdatomic.h>
 

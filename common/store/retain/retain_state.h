@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain_state.h: what the files of retention share. Of other files only open.c includes it.
+ * retain_state.h: declarations that the files of retention share. Of other folders only purging
+ * (delete/purge_floor.c) and opening of a store include it.
  */
 #ifndef COMMON_STORE_RETAIN_RETAIN_STATE_H
 #define COMMON_STORE_RETAIN_RETAIN_STATE_H
@@ -18,7 +19,7 @@ struct retain_run {
     uint32_t chunk;  /* slots of a row */
 };
 #define RETAIN_RUNS 8
-/* Those that go when the floor of a level rises. */
+/* The runs whose rows are deleted when the floor of a level rises. */
 size_t retain_runs(uint32_t level, struct retain_run ret[RETAIN_RUNS]);
 /* All rows of a service and type in a bucket of the run, as a prefix; or a whole key. */
 #define RETAIN_PREFIX 15
@@ -34,13 +35,13 @@ struct retain {
     enum retain_phase phase;
     int64_t engine_ms; /* of this round */
     int64_t next_round_ms, next_epochs_ms;
-    struct key cursor; /* meta key at which the phase goes on; empty: at its start */
+    struct key cursor; /* meta key at which the phase continues; empty: at its start */
 
     uint32_t walk_low[KEY_LEVELS]; /* least floors found in this round so far */
     uint32_t low[KEY_LEVELS];      /* least floors of all; UINT32_MAX: not known */
 
     /* PURGE */
-    bool purge; /* there may be something: rows were left below floors, or nobody has looked yet */
+    bool purge; /* the phase may find rows: some were left below floors, or it has not run yet */
     bool in_part;
     struct member part;
     struct floors part_floors, part_purged;
@@ -48,8 +49,8 @@ struct retain {
     uint64_t part_series; /* next one to look at */
 
     /* FILES */
-    uint64_t view;  /* views from before this one must be gone */
-    bool view_wait; /* they are not */
+    uint64_t view;  /* older views must have ended */
+    bool view_wait; /* some have not */
     uint32_t files_at;
     uint32_t dropped[KEY_LEVELS][RETAIN_RUNS]; /* buckets below are gone */
     bool again[KEY_LEVELS][RETAIN_RUNS];       /* since the last round */
@@ -73,13 +74,18 @@ void retain_purged_key(struct key *k, const struct member *m);
 /* The next steps of a phase; *ret_done: it has gone through all. */
 NODISCARD int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 NODISCARD int retain_trim_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
-/* The batch that moves floors of m from *cur up to *to, at most 64 buckets of a level, and deletes
- * what lies wholly below; `first`: no data are older; `wanted`: what the coarsest floor is on its
- * way to. What is left is for the next round. */
-NODISCARD int retain_raise(struct store *s, const struct member *m, uint32_t first,
-                           const struct floors *cur, const struct floors *to, uint32_t wanted,
-                           struct err *e);
-/* At the end of a round: what is there now, and into the history. */
+/* How the floors of one service and type rise in one batch. All numbers are slots. */
+struct floor_move {
+    struct member m;    /* series unused */
+    uint32_t first;     /* no data are older */
+    struct floors cur;  /* before the batch */
+    struct floors to;   /* after it: above `cur` by at most 64 buckets of each level */
+    struct floors want; /* what retention wants, in later batches; zeros: no more than `to` */
+};
+/* Writes the batch that moves the floors and deletes the rows of all buckets that are wholly below
+ * them. Rows of the bucket that a floor is inside are left to retain_trim_step. */
+NODISCARD int retain_raise(struct store *s, const struct floor_move *x, struct err *e);
+/* Measures the store at the end of a round, and adds the measurement to the history. */
 NODISCARD int retain_forecast(struct store *s, struct err *e);
 NODISCARD int retain_epoch_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 

@@ -1,34 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retain_purge: rows below a floor that stand in the same bucket as the floor.
+ * retain_trim: deletes rows below a floor in the bucket that the floor is inside.
  *
- * Within a bucket keys go by series, then time, so what is below a floor is a range per series.
- * That is the price of floors that do not fall on buckets: coarse levels, whose buckets are wide,
- * and short retentions. Readers do not look below floors, so there is no hurry, and the work goes
- * in steps with the place kept in memory; up to where a service and type has been purged is
- * written behind it, so that a restart only repeats the one that was at work.
+ * Within a bucket the keys are ordered by series, then time, so the rows below a floor are one
+ * range per series. This work is needed where floors are not at the edge of a bucket: at coarse
+ * levels, whose buckets are wide, and with short retentions. Readers do not look below floors, so
+ * the work is not urgent. It is done in steps, and its position is kept in memory. When a
+ * service and type is finished, the floors up to which it was trimmed are written. So a restart
+ * repeats only the service and type that was unfinished.
  */
 #include "common/store/retain/retain_state.h"
 #include "common/store/state/commit.h"
 #include "common/store/state/store_impl.h"
 
-/* The next key of the run's rows of m in `bucket`, at or behind series m->series; false: none. */
-static int seek(struct kv_iter *it, const struct retain_run *run, uint32_t bucket, struct member *m,
-                uint32_t *ret_t, bool *ret_found, struct err *e)
+struct trim_walk { /* over the rows of a run in one bucket */
+    struct kv_iter *it;
+    const struct retain_run *run;
+    uint32_t bucket;
+    struct member m; /* its series is that of the row at hand, or the first to look for */
+    uint32_t t;      /* slot of the row at hand */
+    bool found;      /* there is a row at hand */
+};
+
+/* Moves to the first row whose series is w->m.series or a later one. */
+static int seek(struct trim_walk *w, struct err *e)
 {
     struct key k;
 
-    retain_key(&k, run, bucket, m, 0);
-    kv_iter_seek(it, key_str(&k));
-    *ret_found = kv_iter_valid(it);
-    if (!*ret_found)
-        return kv_iter_status(it, e);
-    struct str key = kv_iter_key(it);
+    retain_key(&k, w->run, w->bucket, &w->m, 0);
+    kv_iter_seek(w->it, key_str(&k));
+    w->found = kv_iter_valid(w->it);
+    if (!w->found)
+        return kv_iter_status(w->it, e);
+    struct str key = kv_iter_key(w->it);
     if (key.len < RETAIN_PREFIX + 12)
         return err_set(e, ERR_CORRUPT, "a key of %zu bytes in column family %d", key.len,
-                       (int)run->cf);
-    m->series = get_u64be(key.ptr + RETAIN_PREFIX);
-    *ret_t = get_u32be(key.ptr + RETAIN_PREFIX + 8);
+                       (int)w->run->cf);
+    w->m.series = get_u64be(key.ptr + RETAIN_PREFIX);
+    w->t = get_u32be(key.ptr + RETAIN_PREFIX + 8);
     return 0;
 }
 
@@ -37,35 +46,34 @@ static int purge_run(struct store *s, const struct retain_run *run, uint32_t flo
                      bool *ret_done, struct err *e)
 {
     struct retain *r = s->retain;
-    uint32_t bucket = floor / run->bucket, end = floor - floor % run->chunk, t = 0;
+    uint32_t bucket = floor / run->bucket, end = floor - floor % run->chunk;
+    struct trim_walk w = { .run = run, .bucket = bucket, .m = r->part, .found = true };
     struct kv_batch *b = kv_batch_new();
-    struct member m = r->part;
     struct key from, to;
-    bool found = true;
     int rc = 0;
 
-    retain_prefix(&from, run, bucket, &m);
+    retain_prefix(&from, run, bucket, &w.m);
     to = from;
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(s->kv, NULL, run->cf, key_str(&from), key_str(&to));
-    for (m.series = r->part_series; *rows > 0 && end > bucket * run->bucket; --*rows) {
-        rc = seek(it, run, bucket, &m, &t, &found, e);
-        if (rc || !found)
+    w.it = kv_iter_new(s->kv, NULL, run->cf, key_str(&from), key_str(&to));
+    for (w.m.series = r->part_series; *rows > 0 && end > bucket * run->bucket; --*rows) {
+        rc = seek(&w, e);
+        if (rc || !w.found)
             break;
-        if (t < end) {
-            retain_key(&from, run, bucket, &m, 0);
-            retain_key(&to, run, bucket, &m, end);
+        if (w.t < end) {
+            retain_key(&from, run, bucket, &w.m, 0);
+            retain_key(&to, run, bucket, &w.m, end);
             kv_batch_del_range(b, run->cf, key_str(&from), key_str(&to));
             r->stats.rows_purged++;
         }
-        found = m.series != UINT64_MAX;
-        if (!found)
+        w.found = w.m.series != UINT64_MAX;
+        if (!w.found)
             break;
-        m.series++;
+        w.m.series++;
     }
-    kv_iter_free(it);
-    r->part_series = m.series;
-    *ret_done = !found || end <= bucket * run->bucket;
+    kv_iter_free(w.it);
+    r->part_series = w.m.series;
+    *ret_done = !w.found || end <= bucket * run->bucket;
     if (!rc && kv_batch_count(b))
         rc = store_write_batch(s, b, false, e);
     kv_batch_free(b);

@@ -180,13 +180,14 @@ static int mark_one(struct fsck *f, struct store *s, const struct scrub_finding 
 static int mark_round(struct fsck *f, struct store *s, struct arena *a, uint64_t *ret_more,
                       struct err *e)
 {
+    const struct scrub_opts o = { SCRUB_ROWS, SCRUB_EVERY_NODE, a };
     struct scrub_found found = { 0 };
     struct scrub at = { 0 };
     int rc = 0;
 
     while (!rc && !at.done) {
         struct store_view *v = store_view_get(s);
-        rc = store_scrub(v, &at, SCRUB_ROWS, SCRUB_EVERY_NODE, a, &found, e);
+        rc = store_scrub(v, &at, &o, &found, e);
         store_view_put(v);
         for (size_t i = 0; !rc && i < found.at.len; i++)
             rc = mark_one(f, s, &found.at.ptr[i], e);

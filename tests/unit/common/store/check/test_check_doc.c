@@ -21,12 +21,16 @@ static char text[ERR_TEXT_MAX];
 
 static void put(const char *id, size_t bytes)
 {
-    const struct doc_limits l = { .docs = 9, .bytes = 9 * MIB };
-    struct doc_name n = { .tenant = STR("t"), .kind = DOC_PROFILE, .id = str_c(id) };
     char *body = xcalloc(bytes + 1, 1);
+    const struct doc_put p = {
+        .name = { .tenant = STR("t"), .kind = DOC_PROFILE, .id = str_c(id) },
+        .meta = STR("about"),
+        .body = str_n(body, bytes),
+        .limits = { .docs = 9, .bytes = 9 * MIB },
+    };
     struct doc d;
 
-    assert_int_equal(store_doc_put(bed.s, &n, STR("about"), str_n(body, bytes), 0, &l, &d, &e), 0);
+    assert_int_equal(store_doc_put(bed.s, &p, &d, &e), 0);
     xfree(body);
 }
 

@@ -104,6 +104,13 @@ struct found {
     uint64_t difference, lost, doubled, want, found;
 };
 
+static int accept_one(struct ledger_audit *a, struct str who, struct str reason, size_t *ret_rows)
+{
+    const struct ledger_accept x = { .audits = &a, .audits_len = 1, .who = who, .reason = reason };
+
+    return store_ledger_accept(bed.s, &x, ret_rows, &e);
+}
+
 /* Walks all services; with a reason what differs is accepted. */
 static struct found audit(const char *reason)
 {
@@ -129,7 +136,7 @@ static struct found audit(const char *reason)
         f.doubled += r->doubled;
         f.want += r->want;
         f.found += r->found;
-        if (reason && store_ledger_accept(bed.s, &a, 1, STR("ann"), str_c(reason), &rows, &e))
+        if (reason && accept_one(a, STR("ann"), str_c(reason), &rows))
             fail_msg("%s", e.text);
         assert_true(!reason || rows == 0 || r->difference > 0);
         ledger_audit_free(a);
@@ -358,10 +365,9 @@ static void test_refused(void **state)
     while (!done)
         assert_int_equal(store_ledger_audit(a, 5, SIZE_MAX, &done, &e), 0);
     memset(big, 'x', sizeof(big));
-    assert_int_equal(store_ledger_accept(bed.s, &a, 1, STR(""), STR("r"), &rows, &e), ERR_INPUT);
-    assert_int_equal(store_ledger_accept(bed.s, &a, 1, STR("w"), STR(""), &rows, &e), ERR_INPUT);
-    assert_int_equal(
-        store_ledger_accept(bed.s, &a, 1, STR("w"), str_n(big, sizeof(big)), &rows, &e), ERR_INPUT);
+    assert_int_equal(accept_one(a, STR(""), STR("r"), &rows), ERR_INPUT);
+    assert_int_equal(accept_one(a, STR("w"), STR(""), &rows), ERR_INPUT);
+    assert_int_equal(accept_one(a, STR("w"), str_n(big, sizeof(big)), &rows), ERR_INPUT);
     uint32_t t = ledger_audit_result(a)->tenant, s = ledger_audit_result(a)->scope;
     struct ledger_audit *same, *none;
     assert_int_equal(store_ledger_of(v, t, s, &same, &e), 0);
@@ -370,7 +376,7 @@ static void test_refused(void **state)
     assert_null(none);
     ledger_audit_free(same);
     (void)tomb_bed_delete(&bed, "t", "{service_name=\"svc\"}", 0, 0, NULL);
-    assert_int_equal(store_ledger_accept(bed.s, &a, 1, STR("w"), STR("r"), &rows, &e), ERR_BUSY);
+    assert_int_equal(accept_one(a, STR("w"), STR("r"), &rows), ERR_BUSY);
     assert_int_equal(rows, 0);
     ledger_audit_free(a);
     store_view_put(v);

@@ -88,13 +88,14 @@ static struct scrub scrub(size_t rows, struct scrub_found *found)
 {
     struct store_view *v = store_view_get(bed.s);
     struct arena *a = arena_new(64 * MIB);
+    const struct scrub_opts o = { .rows_max = rows, .sample = 2, .arena = a };
     struct scrub s = { 0 };
 
     found->at.len = 0;
     found->more = 0;
     for (int i = 0; !s.done; i++) {
         assert_true(i < 1000000);
-        if (store_scrub(v, &s, rows, 2, a, found, &e))
+        if (store_scrub(v, &s, &o, found, &e))
             fail_msg("%s", e.text);
     }
     arena_free(a);

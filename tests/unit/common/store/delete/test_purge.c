@@ -147,7 +147,7 @@ static void test_begun_anew(void **state)
     tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
     tomb_bed_purge(&two.bed, 1000);
     store_delete_stats(two.bed.s, &st);
-    assert_int_equal(st.anew, 2); /* services */
+    assert_int_equal(st.rollups_restarted, 2); /* services */
     assert_string_equal(two_merge("{}"), "m;x=1010 m;y=1010");
     steps_check(&two.bed);
 }
@@ -230,7 +230,7 @@ static void test_seal_between(void **state)
     tomb_bed_purge(&two.bed, 1);
     struct tomb_stats st;
     store_delete_stats(two.bed.s, &st);
-    assert_int_equal(st.anew, 0);
+    assert_int_equal(st.rollups_restarted, 0);
     assert_int_equal(leaves(true), PODS + 1);
     assert_int_equal(leaves(false), PODS + 1);
     steps_check(&two.bed);

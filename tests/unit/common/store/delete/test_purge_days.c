@@ -134,7 +134,7 @@ static void between(uint32_t slot_of_c, uint32_t since_min)
     steps_check(&bed);
     purge_until(0);
     store_delete_stats(bed.s, &st);
-    assert_int_equal(st.anew, 0);
+    assert_int_equal(st.rollups_restarted, 0);
     assert_string_equal(merge(), "m;g=1100");
     steps_check(&bed);
 }

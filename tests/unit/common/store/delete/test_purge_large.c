@@ -214,7 +214,7 @@ static void lose_some(uint32_t pods, uint32_t zones, uint32_t every)
     /* A node that had four members in a group of few may now be a list, which reads three. */
     assert_true(after <= before + 3 * (zones - 1) && after * 10 < pods);
     ask_parts();
-    assert_int_equal(st.anew, 0);
+    assert_int_equal(st.rollups_restarted, 0);
     assert_true(st.rows * 10 < rows);
     check_all();
     /* What comes later stands beside it: also of new series with the names of the deleted. */

@@ -155,7 +155,7 @@ static void test_large_row(void **state)
     while (step())
         ;
     store_delete_stats(bed.s, &st);
-    assert_int_equal(st.anew, 1);
+    assert_int_equal(st.rollups_restarted, 1);
     assert_int_equal(st.pending, 0);
     tomb_bed_check(&bed);
     assert_string_equal(store_bed_merge(&bed, NULL, "{pod=\"a\"}", NULL, t, t + 720), "");

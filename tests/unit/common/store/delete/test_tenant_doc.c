@@ -45,10 +45,14 @@ static struct doc_name name(const char *tenant, enum doc_kind kind, const char *
 static int put(const char *tenant, enum doc_kind kind, const char *id, struct str body,
                uint64_t seen)
 {
-    struct doc_name n = name(tenant, kind, id);
+    const struct doc_put p = { .name = name(tenant, kind, id),
+                               .meta = STR("about"),
+                               .body = body,
+                               .seen = seen,
+                               .limits = LIMITS };
     struct doc d;
 
-    return store_doc_put(bed.s, &n, STR("about"), body, seen, &LIMITS, &d, &e);
+    return store_doc_put(bed.s, &p, &d, &e);
 }
 
 /* "id:revision:body length" of all of a kind, or "!" for an error. */
