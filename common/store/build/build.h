@@ -33,11 +33,17 @@ struct build_node {
 struct build_nodes {
     VEC(struct build_node) at;
 };
-/* Dirty nodes of levels low..high that can be built: their time is past (engine time, as
- * store_clock says or earlier), no child is dirty, and late data have gathered a while. Ascending
- * by service, type, level, t; at most `max`, appended to *ret. */
-NODISCARD int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
-                              size_t max, struct build_nodes *ret, struct err *e);
+/* Which nodes are searched for. */
+struct build_search {
+    int64_t engine_ms;  /* as store_clock says, or earlier */
+    uint32_t low, high; /* levels, both included */
+    size_t max;         /* nodes */
+};
+/* Appends to *ret up to f->max dirty nodes that can be built, ascending by service, type, level, t.
+ * A node can be built if engine time has passed its end, no child is dirty, and late data have had
+ * time to gather (build_pace_ms). */
+NODISCARD int store_build_due(struct store_view *v, const struct build_search *f,
+                              struct build_nodes *ret, struct err *e);
 
 /* One row of a child or of the node. */
 struct build_row {
@@ -68,11 +74,17 @@ struct build_job {
     VEC(struct build_row) rows; /* by cf, id, t; bytes in the arena */
     VEC(struct build_sum) sums; /* by cf, id; what apply checks: all it needs of a job */
 };
-/* The next job of a node, from *c on, which moves. At least one series or group, then up to
- * bytes_max. Zero *ret before the first time; build_job_deinit. ERR_NOT_FOUND: the node is clean,
- * has changed since the first job, or a child is dirty (again): start over when it is due. */
+/* The limits of a job, and the memory of its rows. */
+struct build_room {
+    size_t bytes_max, rows_max; /* of rows that are read; SIZE_MAX: no limit */
+    struct arena *arena;        /* borrowed; must outlive the job */
+};
+/* Reads the next job of a node, from *c on, and moves *c behind it. A job has at least one series
+ * or group, and more until it reaches a limit of *room. Zero *ret before the first call; free it
+ * with build_job_deinit. ERR_NOT_FOUND: the node is clean, has changed since the first job, or has
+ * a dirty child; begin again at the start of the node when it is due. */
 NODISCARD int store_build_read(struct store_view *v, const struct build_node *n,
-                               struct build_cursor *c, size_t bytes_max, struct arena *a,
+                               struct build_cursor *c, const struct build_room *room,
                                struct build_job *ret, struct err *e);
 void build_job_deinit(struct build_job *j);
 

@@ -113,6 +113,11 @@ NODISCARD int kv_begun_wait(struct kv *k, uint64_t number, uint64_t wait_ms, str
  * snap NULL = now. */
 NODISCARD int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
                      struct buf *out, struct err *e);
+/* A database as of a snapshot, for functions that read many rows. Both are borrowed. */
+struct kv_view {
+    struct kv *kv;
+    const struct kv_snap *snap; /* NULL: the newest committed state at each read */
+};
 struct kv_snap *kv_snap_new(struct kv *k);
 void kv_snap_free(struct kv *k, struct kv_snap *s); /* NULL is fine */
 

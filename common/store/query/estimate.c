@@ -258,7 +258,7 @@ static int make_cover(struct estimate *x, struct err *e)
     if (!rc && x->part.until < UINT32_MAX)
         in.to = MIN(in.to, cover_split(&floors, x->part.until));
     if (!rc)
-        rc = dirty_load(&dirty, kv, x->v->snap, &part, x->from, x->to, e);
+        rc = dirty_load(&dirty, &(struct kv_view){ kv, x->v->snap }, &part, x->from, x->to, e);
     if (!rc)
         cover_make(&in, &x->cover);
     dirty_deinit(&dirty);

@@ -242,7 +242,8 @@ static int read_sealed(struct functions *x, struct err *e)
 {
     struct tl_part whole = x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &whole.m, whole.from, whole.to, e);
+    int rc = dirty_load(&x->dirty, &(struct kv_view){ x->v->kv, x->v->snap }, &whole.m, whole.from,
+                        whole.to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, &whole, &pieces, e);

@@ -325,7 +325,8 @@ static int read_sealed(struct timeline *x, struct err *e)
 {
     const struct tl_part *p = &x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &p->m, p->from, p->to, e);
+    int rc =
+        dirty_load(&x->dirty, &(struct kv_view){ x->v->kv, x->v->snap }, &p->m, p->from, p->to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, p, &pieces, e);
