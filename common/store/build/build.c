@@ -102,7 +102,12 @@ static void put_row(struct store *s, const struct build_node *n, const struct bu
     else
         kv_batch_put(b, sum->cf, key_str(&k), bytes);
     if (sum->cf != KV_FN) /* gone: both are 0, and so goes the point */
-        tl_rows_built(s->tl_rows, sum->cf == KV_RU, n->level, &m, n->t, sum->total, sum->writes);
+        tl_rows_built(s->tl_rows, &(struct tl_rows_point){ .m = &m,
+                                                           .group = sum->cf == KV_RU,
+                                                           .level = n->level,
+                                                           .t = n->t,
+                                                           .total = sum->total,
+                                                           .writes = sum->writes });
 }
 
 /* Points of level 1 of members are sums of those of level 0. */

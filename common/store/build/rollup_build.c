@@ -285,7 +285,10 @@ static int build_group(struct rollup_rebuild *x, const struct member *m, struct 
     kv_batch_put(x->b, KV_RU, key_str(&k), buf_str(&x->out));
     if (x->fn.len)
         kv_batch_put(x->b, KV_FN, key_str(&k), buf_str(&x->fn));
-    tl_rows_built(x->s->tl_rows, true, 2, m, x->t, meta.total, meta.writes);
+    struct tl_rows_point point = {
+        .m = m, .group = true, .level = 2, .t = x->t, .total = meta.total, .writes = meta.writes
+    };
+    tl_rows_built(x->s->tl_rows, &point);
     vec_push(&x->done, m->series);
     return 0;
 }
@@ -427,7 +430,10 @@ static int rebuild(struct rollup_rebuild *x, uint32_t level, const struct member
         kv_batch_put(x->b, KV_FN, key_str(&k), buf_str(&x->fn));
     else
         kv_batch_del(x->b, KV_FN, key_str(&k));
-    tl_rows_built(x->s->tl_rows, true, level, m, x->t, meta.total, meta.writes);
+    struct tl_rows_point point = {
+        .m = m, .group = true, .level = level, .t = x->t, .total = meta.total, .writes = meta.writes
+    };
+    tl_rows_built(x->s->tl_rows, &point);
     return 0;
 }
 

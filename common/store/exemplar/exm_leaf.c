@@ -295,7 +295,6 @@ struct one { /* a leaf of a series */
 static int on_vector(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
 {
     struct one *x = cookie;
-    const struct store_exm_query *q = x->w->q;
     struct vec_reader r;
     uint64_t n;
 
@@ -309,8 +308,7 @@ static int on_vector(void *cookie, size_t series, uint32_t t, struct str value, 
     if (vec_peek(value, &r, e))
         return e->code;
     n = r.meta.total;
-    if (x->below &&
-        exm_sum_below(&x->w->below, &x->ref, value, q->call_site, q->call_site_len, &n, e))
+    if (x->below && exm_sum_below(&x->w->below, &x->ref, value, &n, e))
         return e->code;
     x->total = u64_add_sat(x->total, n);
     return 0;

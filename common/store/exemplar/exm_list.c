@@ -227,8 +227,7 @@ static int below_site(struct exm_walk *w, const struct exm_cand *c, uint64_t *re
 
     if (c->leaf)
         return exm_leaf_below(w, at, c->slot, ret, e);
-    return exm_vector_of(w, &x, &vector, e) || exm_sum_below(&w->below, &x, vector, w->q->call_site,
-                                                             w->q->call_site_len, ret, e)
+    return exm_vector_of(w, &x, &vector, e) || exm_sum_below(&w->below, &x, vector, ret, e)
                ? e->code
                : 0;
 }

@@ -207,16 +207,15 @@ uint64_t store_exemplars_retain_ms(struct store *s)
     return now < next ? (uint64_t)(next - now) : 0;
 }
 
-/* Those of the series in one bucket. */
-static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct member *m, uint32_t from,
-                        uint32_t to, size_t bytes_max, struct kv_batch *b, bool *ret_more,
-                        struct err *e)
+/* Erases the exemplars of the range in one bucket. */
+static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct exm_range *r,
+                        struct kv_batch *b, bool *ret_more, struct err *e)
 {
     struct exm_key prefix, row;
     struct exm_ref x;
     bool index;
 
-    exm_series_prefix(&prefix, bucket, m);
+    exm_series_prefix(&prefix, bucket, &r->m);
     kv_iter_seek(it, exm_key_str(&prefix));
     for (; kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
@@ -224,9 +223,9 @@ static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct member
             break;
         if (!exm_key_read(key, &index, &x) || !index)
             return err_set(e, ERR_CORRUPT, "a key of %zu bytes among exemplars", key.len);
-        if (x.t < from || x.t >= to)
+        if (x.t < r->from || x.t >= r->to)
             continue;
-        if (kv_batch_bytes(b) >= bytes_max) {
+        if (kv_batch_bytes(b) >= r->bytes_max) {
             *ret_more = true;
             return 0;
         }
@@ -237,17 +236,17 @@ static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct member
     return 0;
 }
 
-int exm_erase(struct kv *kv, const struct member *m, uint32_t from, uint32_t to, size_t bytes_max,
-              struct kv_batch *b, bool *ret_more, struct err *e)
+int exm_erase(struct kv *kv, const struct exm_range *r, struct kv_batch *b, bool *ret_more,
+              struct err *e)
 {
     struct kv_iter *it = kv_iter_new(kv, NULL, KV_EXM, STR_NULL, STR_NULL);
-    uint32_t bucket = exm_bucket(from);
+    uint32_t bucket = exm_bucket(r->from);
     int rc = 0;
 
     *ret_more = false;
-    while (!rc && !*ret_more && from < to && exm_seek_bucket(it, &bucket) &&
-           bucket <= exm_bucket(to - 1)) {
-        rc = erase_bucket(it, bucket, m, from, to, bytes_max, b, ret_more, e);
+    while (!rc && !*ret_more && r->from < r->to && exm_seek_bucket(it, &bucket) &&
+           bucket <= exm_bucket(r->to - 1)) {
+        rc = erase_bucket(it, bucket, r, b, ret_more, e);
         bucket++;
     }
     if (!rc)

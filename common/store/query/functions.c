@@ -446,7 +446,7 @@ int store_functions(struct store_view *v, const struct store_functions_query *q,
     map_u64_init(&x.by_ptr);
     x.all = xcalloc(q->points, sizeof(*x.all));
     x.all_names = !q->names_len;
-    int rc = tl_targets_open(&x.t, v, &q->q, NULL, 0, a, e);
+    int rc = tl_targets_open(&x.t, v, &(struct targets_query){ .q = &q->q, .arena = a }, e);
     if (x.t.t.type.gauge)
         x.leaves = roaring_bitmap_create();
     for (size_t i = 0; !rc && i < q->names_len; i++) {

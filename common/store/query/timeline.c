@@ -490,7 +490,10 @@ int store_timeline(struct store_view *v, const struct store_timeline_query *q, s
                        ": want 1 to %u points of at least 1 ms",
                        q->points, q->step_ms, q->origin_ms, POINTS_MAX);
     tl_grid_init(&x.t.grid, q->origin_ms, q->step_ms, q->points);
-    int rc = tl_targets_open(&x.t, v, &q->q, q->group_by, q->group_by_len, a, e);
+    struct targets_query ask = {
+        .q = &q->q, .group_by = q->group_by, .group_by_len = q->group_by_len, .arena = a
+    };
+    int rc = tl_targets_open(&x.t, v, &ask, e);
     ret->gauge = x.t.t.type.gauge;
     if (!rc)
         rc = read_all(&x, e);
