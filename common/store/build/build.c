@@ -86,7 +86,9 @@ static int check_rows(const struct build_job *x, const struct build_result *r, s
         if (rc)
             return rc;
     }
-    return at == r->rows.len ? 0 : err_set(e, ERR_CORRUPT, "sums nobody asked for");
+    return at == r->rows.len
+               ? 0
+               : err_set(e, ERR_CORRUPT, "the result has rows that the job did not ask for");
 }
 
 static void put_row(struct store *s, const struct build_node *n, const struct build_sum *sum,

@@ -54,7 +54,8 @@ static bool child_dirty(const struct pass *p, uint32_t t)
     return at < p->below.len && p->below.ptr[at] - t < LEVELS[p->level].node;
 }
 
-/* Where the walk goes on: true: at the next row, else at *ret. */
+/* Adds the node of a mark to p->ret if it can be built. The walk continues at the next row if this
+ * returns true, else at the key *ret. */
 static bool take(struct pass *p, uint32_t t, const struct dirty_mark *m, struct key *ret)
 {
     int64_t at = build_due_ms(p->s, p->level, t, m);

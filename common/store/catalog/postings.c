@@ -94,10 +94,11 @@ static void put_joined(uint32_t tenant, uint32_t pair, const struct key *key,
     roaring_free_uint32_iterator(it);
 }
 
-/* The bitmap of a chunk that is there already, into *bits, and the first ordinal behind it. What
- * was joined left deleted keys behind, thousands of them until the memtable goes: a look that began
- * at the first of them would pass them all. Ordinals only rise, so no tail stands among them; one
- * that did would stay a tail. */
+/* Reads the stored bitmap of a chunk into *bits, and sets *ret_next to the first ordinal behind it.
+ * Tails that were joined are deleted keys, thousands of them until the memtable is flushed, and a
+ * scan for tails that began at the first of them would pass them all. So it begins at *ret_next.
+ * Ordinals only rise, so there is no live tail among the deleted keys; if there were one, it would
+ * stay a tail. */
 static int read_joined(struct kv *kv, const struct key *chunk, roaring_bitmap_t *bits,
                        uint32_t *ret_next, struct err *e)
 {

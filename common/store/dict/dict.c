@@ -14,11 +14,12 @@
  * dictionary is freed (they halve in size going back, so all together cost less than the last).
  * A reader may hold a longer dictionary than its snapshot: ids it does not know do not occur there.
  *
- * Who appends: the loader (dict_load) under d->load, until the shard thread opens the writer; from
- * then on only the shard thread, and no reader ever asks for more than is loaded, because entries
- * are published before the batch that holds them is committed (dict_cache.c argues the whole).
- * One exception: where shards have copies, another node may lead while the store here is being
- * closed; then the rows have more than the writer, and a reader gets ERR_UNAVAILABLE.
+ * The loader (dict_load) appends under d->load until the shard thread opens the writer. From then
+ * on only the shard thread appends. No reader asks for more than is loaded then, because entries
+ * are published before the batch that holds them is committed (the whole argument is in
+ * dict_cache.c). One exception: where shards have copies, another node may lead while the store
+ * here is being closed. Then the rows have more entries than the writer, and a reader gets
+ * ERR_UNAVAILABLE.
  */
 #include "common/store/dict/dict.h"
 

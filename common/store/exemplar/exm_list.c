@@ -134,7 +134,7 @@ static int prune(struct exm_walk *w, struct err *e)
     return 0;
 }
 
-/* Into its cell, beside what is there. */
+/* Adds an item to its cell, which keeps the sums of all its items, and the id of one. */
 static int take_cell(struct exm_walk *w, struct exm_cand *c, uint64_t key, struct err *e)
 {
     uint32_t at = map_u64_get(&w->cells, key);

@@ -112,7 +112,7 @@ static int check_query(const struct store_exm_query *q, struct err *e)
                        q->grid.points, q->grid.step_ms);
     for (size_t i = 0; i < q->ids_len; i++)
         if (!exid_valid(q->ids[i]) || (i && str_cmp(q->ids[i - 1], q->ids[i]) >= 0))
-            return err_set(e, ERR_INPUT, "ids are not sorted, or one stands there twice");
+            return err_set(e, ERR_INPUT, "ids are not sorted, or an id is given twice");
     return 0;
 }
 

@@ -61,7 +61,8 @@ static uint32_t out_frame(const struct dict *d, uint32_t id, struct stacks *to)
     return stacks_frame(to, &there);
 }
 
-/* The node of the caller's stacks; STACKS_FULL. Up to what is there, and down again. */
+/* Returns the node of the caller's stacks, or STACKS_FULL. It climbs to the first ancestor that
+ * these stacks have, and adds the nodes below it on the way down. */
 static uint32_t out_node(struct exm_sum *s, struct exm_epoch *x, uint32_t node)
 {
     struct stacks *to = s->to->stacks;

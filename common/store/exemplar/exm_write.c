@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exm_write: exemplars into the batch of their push; out again when they are old or deleted.
+ * exm_write: writes exemplars in the batch of their push, and deletes them by retention or with
+ * their series.
  *
  * Written with the raw rows of the push, they are acked, deduped and lost or kept with them.
  *
  * Bounds: a service where each request is traced would write an exemplar per request, thousands a
- * second, and fill the disk with rows nobody opens. So a series and type stores rows_per_minute at
- * most, a tenant bytes_per_minute, counted from key to value before compression, in minutes of
- * engine time: what a tenant can hold is retention times the latter, plus a restart's minute. What
- * comes first is kept: agents order samples by stack or by time, not by span, so that is no worse
- * a choice than another, and it needs no second look at rows already written.
+ * second, and fill the disk with rows that are never read. So a series and type stores at most
+ * rows_per_minute, a tenant at most bytes_per_minute (keys and values, before compression), in
+ * minutes of engine time. A tenant can thus hold bytes_per_minute times the retention, plus a
+ * minute's bytes for each restart. The first exemplars of a minute are kept: agents order samples
+ * by stack or by time, not by span, so that choice is no worse than another, and rows already
+ * written need not be read again.
  *
  * Counters go by a hash of the series; if two share one, they share the bound.
  */
@@ -60,7 +62,7 @@ int exemplar_check(const struct store_series *r, size_t nodes, struct err *e)
         if (x->kind < EXID_SPAN || x->kind >= EXID_KINDS || !exid_valid(x->id))
             return err_set(e, ERR_INPUT, "exemplar %zu has no id of a known kind", i);
         if (i && (x->kind < x[-1].kind || (x->kind == x[-1].kind && str_cmp(x[-1].id, x->id) >= 0)))
-            return err_set(e, ERR_INPUT, "exemplars are not sorted, or an id stands there twice");
+            return err_set(e, ERR_INPUT, "exemplars are not sorted, or an id is given twice");
         for (size_t k = 0; k < x->len; k++)
             if (x->nodes[k] > nodes || !x->values[k] || (k && x->nodes[k] <= x->nodes[k - 1]))
                 return err_set(e, ERR_INPUT, "exemplar %zu: node %u of %zu, value %" PRIu64, i,

@@ -10,10 +10,10 @@
  *   series    all else: each series that the selector means, with its labels and types.
  *
  * Time is compared by days, with the first and last day a series (or service) had data of a type.
- * The index keeps these days as they were; data that expired since is behind the edge of all reads
- * (floors.h), which is kept per service and type. A series whose last day lies before the day of
- * that edge is in no list. Where some service has such an edge, lists without matchers and time
- * look at series, too, since pairs know no days.
+ * These days do not change when data expire. Expired data are before the edge of all reads
+ * (floors.h), which is stored per service and type. A series whose last day is before the day of
+ * that edge is in no list. If any service has such an edge, lists without matchers and time
+ * read series, too, since label pairs have no days.
  */
 #include <stdlib.h>
 

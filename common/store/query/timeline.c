@@ -32,7 +32,7 @@
 
 struct cell {
     uint64_t value, writes;
-    uint64_t sixths; /* of a unit: what is left of pushes spread over 2 or 3 slots */
+    uint64_t sixths; /* of a unit: remainders of pushes spread over 2 or 3 slots */
 };
 struct line {                /* one group of the answer */
     struct cell *cells;      /* by point; NULL until there is data */
@@ -119,7 +119,7 @@ static void add_spread(struct timeline *x, struct line *l, uint32_t t, uint64_t 
     }
 }
 
-/* Points of a minute and more, and what was kept without slots, count where they begin. */
+/* Points of a minute and more, and data that are stored without slots, count where they begin. */
 static void add_total(struct timeline *x, struct line *l, uint32_t t, uint64_t total,
                       uint64_t writes)
 {
@@ -336,7 +336,8 @@ static int read_sealed(struct timeline *x, struct err *e)
     return rc;
 }
 
-/* Are all targets of the part of one group of the answer? Then nobody asks whose a row is. */
+/* True if all targets of the part belong to one group of the answer. Then the series of a row need
+ * not be looked up. */
 static bool one_line(const struct timeline *x)
 {
     const struct target *t = x->t.t.at.ptr + x->part.p.base;

@@ -6,10 +6,10 @@
  *                                      │              level 0: + the rows of each leaf, if ROLLED0
  *                                      └─ below floor[1]: (group, base node) + the rows
  *
- * A minute knows its members (rollup_row.h). When they become ROLLUP_ROW_ROLLED it gets rows of
- * level 0: sums of the members' leaves as they are stored, and of the new rows. From then on it is
- * ROLLED0. So a part of a minute is answered by one row per leaf, or by the leaves of fewer than
- * 32 members.
+ * The row of a minute lists its members (rollup_row.h). When their number reaches
+ * ROLLUP_ROW_ROLLED, the minute gets rows of level 0: sums of the members' stored leaves and of the
+ * new rows. From then on it is ROLLED0. So a query for a part of a minute reads one row per leaf,
+ * or the leaves of fewer than 32 members.
  *
  * The first seal of a minute reads nothing. A later one adds to the row that is there; a large row
  * is not written again for every dribble: what came late stands behind it in rows of its own, which
@@ -229,7 +229,8 @@ static int put_sum(struct seal *a, uint32_t level, uint32_t t, struct rollup_row
 
 /* ---- a minute ---- */
 
-/* What is known of the minute before this entry: x->ids, sorted, and whether it is ROLLED0. */
+/* Reads the state of the minute before this entry: its members into x->ids, sorted, and whether it
+ * is ROLLED0. */
 static int read_members(struct seal *a, bool *ret_rolled, struct err *e)
 {
     struct rollup *x = a->x;
@@ -485,7 +486,8 @@ static void push(struct seal *a, uint64_t gid, uint32_t row)
         vec_push(&a->x->items, ((struct item){ gid, t, row }));
 }
 
-/* The nodes that each row belongs to. Rows from before there were groups have none. */
+/* Finds the nodes that each row belongs to. A row belongs to none if its time is older than the
+ * groups of its service. */
 static int find_nodes(struct seal *a, size_t n, struct err *e)
 {
     const struct member *m = &a->rows[0].m;

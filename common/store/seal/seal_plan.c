@@ -91,7 +91,7 @@ struct collected {
     struct seal_rows rows; /* bytes in the shard's arena */
 };
 
-/* Copies committed rows of due minutes, from *from on, into *to, and moves *from behind the last
+/* Copies committed rows of due minutes, from *from on, into *into, and moves *from behind the last
  * one. *ret_more is true if rows of these minutes are left. */
 static int collect(struct store *s, const struct due *d, struct key *from, struct collected *into,
                    bool *ret_more, struct err *e)

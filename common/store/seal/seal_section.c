@@ -13,7 +13,7 @@
  * the next seal adds it to the leaf. A minute that no entry touched yet cannot have leaves, so the
  * usual case reads nothing before it writes (store.sealed_high).
  *
- * A leaf of one row takes the row's bytes as they are: no decoding, no encoding.
+ * A leaf of one row takes the bytes of the row unchanged: no decoding, no encoding.
  */
 #include <stdlib.h>
 
@@ -74,10 +74,12 @@ static int fold(struct apply *a, const struct node *to, const struct seal_row *r
 static int fold_node(struct apply *a, uint32_t base, uint32_t t, const struct seal_row *r, size_t n,
                      struct err *e)
 {
-    struct node to = { .cf = base ? KV_COARSE : KV_FINE, .t = t };
+    struct node to; /* not initialised as a whole: the key is large */
     struct vec_reader v;
     struct str row;
 
+    to.cf = base ? KV_COARSE : KV_FINE;
+    to.t = t;
     key_member(&to.k, base, &r->m, t);
     if (fold(a, &to, r, n, &row, e))
         return e->code;

@@ -34,11 +34,11 @@ struct tl_rows {
     struct kv *kv;
     VEC(struct change) at;
     struct map_u64 gauges; /* tenant << 16 | profile type -> 1 if a gauge, else 0 */
-    struct err err;        /* the first; told by tl_rows_put */
+    struct err err;        /* the first; returned by tl_rows_put */
     struct tl tl;
     struct presence presence;
     struct buf row;
-    tl_rows_watch_fn watch; /* NULL: nobody */
+    tl_rows_watch_fn watch; /* NULL: none */
     void *watch_cookie;
 };
 

@@ -58,8 +58,8 @@ void tl_rows_gone(struct tl_rows *x, bool group, uint32_t level, const struct me
 NODISCARD int tl_rows_minutes(struct tl_rows *x, const struct member *m, uint32_t t, struct err *e);
 /* Marks the leaf of slot t of a gauge; nothing for other types. For data that is sealed already. */
 void tl_rows_present(struct tl_rows *x, bool group, const struct member *m, uint32_t t);
-/* Hears of each leaf of a gauge's series that becomes marked, when its row is put into a batch.
- * fn NULL: nobody does any more. */
+/* Is called for each leaf of a gauge's series that becomes marked, when its row is put into a
+ * batch. tl_rows_watch with fn NULL ends the calls. */
 typedef void (*tl_rows_watch_fn)(void *cookie, const struct member *m, uint32_t t);
 void tl_rows_watch(struct tl_rows *x, tl_rows_watch_fn fn, void *cookie);
 
