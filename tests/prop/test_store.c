@@ -269,7 +269,7 @@ static struct store_query any_query(struct run *r, struct selector *s)
     return (struct store_query){
         .tenant = chance(r, 0.7)   ? STR("anonymous")
                   : chance(r, 0.8) ? STR("acme")
-                                   : STR("nobody"),
+                                   : STR("absent"),
         .selector = s,
         .profile_type = str_c(model_types[below(r, MODEL_TYPES)].id),
         .start_ms = slot_to_ms(from) + below(r, 5000),
