@@ -75,7 +75,8 @@ static int check_format(struct store *s, struct err *e)
     if (rc)
         return rc;
     if (s->row.len != 8 || memcmp(s->row.ptr, MAGIC_TEXT, 4))
-        return err_set(e, ERR_CORRUPT, "this is no database of ours: its format row is wrong");
+        return err_set(e, ERR_CORRUPT,
+                       "not an Embertree database: the format row is missing or damaged");
     unsigned written = get_u16be(s->row.ptr + 4), least = get_u16be(s->row.ptr + 6);
     if (least > FORMAT_WRITTEN)
         return err_set(
@@ -87,7 +88,7 @@ static int check_format(struct store *s, struct err *e)
     return 0;
 }
 
-/* One that is opened to be read stays as it is. */
+/* A database that is opened for reading only is not upgraded. */
 static int upgrade(struct store *s, struct err *e)
 {
     int rc = s->format < FORMAT_WRITTEN ? store_upgrade(s, s->format, e) : 0;

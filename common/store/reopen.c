@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reopen: a store that goes on after a write that failed, in the same process.
+ * reopen: lets a store take writes again after a failed write, in the same process.
  *
- * Nobody knows what a failed write or fsync left on disk, so the only way on is to forget what is
- * in memory and read what is there: dictionaries, names, write ids, counters, clocks, the sums of
- * unsealed rows. That is what opening does; so this closes the store and opens it, in place, since
- * the address of the store is known to other threads.
+ * It is unknown what a failed write or fsync has left on disk. So the only way to continue is to
+ * drop all state in memory and read it from disk: dictionaries, names, write ids, counters, clocks,
+ * the sums of unsealed rows. Opening a store does that. So this closes the store and opens it again
+ * in place, since other threads know the address of the store.
  *
  * Those threads are readers, and each holds a view. The gate (reader_gate.c) keeps new ones out and
  * waits for the others.

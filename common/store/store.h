@@ -114,26 +114,28 @@ struct store_write {
     /* NULL, or in place of stacks: numbers of a session (dict_known.h), not checked yet. Then
      * stacks has only `nodes`, as many as told->nodes. */
     const struct dict_told *told;
-    uint64_t distributor; /* acks.h; 0: nobody will ask */
+    uint64_t distributor; /* acks.h; 0: no distributor will ask */
     uint32_t epoch;
     uint64_t print; /* fingerprint of the push, where its client chose the write id; 0: not known */
 };
 struct store_result {
+    /* The batch that holds a duplicate may not be committed yet. Acknowledge only after the batch
+     * into which this request was staged is committed; it is never older than the batches
+     * of its duplicates. */
     uint32_t stored, duplicates;
-    /* The batch that holds the slowest duplicate may still be uncommitted: ack only after the
-     * batch this request was staged into is committed; it is never older than that one. */
     uint32_t exemplars, exemplars_left_out; /* of the series stored */
     uint64_t overflow; /* stacks of the series stored that went to [overflow] */
-    bool learnt;       /* the session of `told` is here, up to what was told */
+    bool learnt;       /* the session of `told` is known here, up to its numbers */
 };
 struct store_batch; /* many staged requests, committed together */
 struct store_batch *store_batch_new(struct store *s);
 size_t store_batch_bytes(const struct store_batch *b);
 /* What store_stage asks of a request before anything else: ERR_INPUT, ERR_LIMIT. Any thread. */
 NODISCARD int store_write_check(const struct store_write *w, struct err *e);
-/* About what a request adds to a batch, rather more; and what a batch of the store may have. One
- * that has more is not written, and ends all writing. Any thread. */
+/* About how many bytes a request adds to a batch, rather too many. Any thread. */
 size_t store_write_bytes(const struct store_write *w);
+/* How many bytes a batch of the store may have. A larger batch is not written, and makes the store
+ * read-only. Any thread. */
 size_t store_batch_max(const struct store *s);
 /* Adds one request: all or nothing. On error nothing of it is in the batch. ERR_INPUT, ERR_LIMIT,
  * ERR_UNAVAILABLE (read-only), ERR_IO, ERR_CORRUPT; ERR_NOT_FOUND: not all that `told` refers to is
@@ -141,19 +143,19 @@ size_t store_batch_max(const struct store *s);
  * of another push, by their fingerprints. */
 NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
                           struct store_result *ret, struct err *e);
-/* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only until it
- * is opened again, and nothing of the batch is acked: whether a failed fsync left it on disk nobody
- * knows. Committer thread; every batch made is committed, in the order they were made. */
+/* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only until it is
+ * opened again, and no push of the batch is acknowledged: a failed fsync may or may not have left
+ * the batch on disk. Committer thread. Every batch must be committed, in the order of creation. */
 NODISCARD int store_commit(struct store *s, struct store_batch *b, struct err *e);
 bool store_read_only(const struct store *s);            /* any thread */
 const char *store_read_only_why(const struct store *s); /* "" while it takes writes */
 int store_read_only_code(const struct store *s); /* of what failed; 0 while it takes writes */
 
-/* Closes the database and opens it again in place, to go on after a write that failed: what is on
- * disk is then read, and what was not acked may be there or not. `open` is called when the old one
- * is closed. Waits for readers a while (ERR_BUSY: nothing was done); new ones wait meanwhile. When
- * opening fails, everything answers with that error, and this may be called again. Shard thread; no
- * batch may be open or being committed. */
+/* Closes the database and opens it again in place, so that it takes writes after a failed one. All
+ * state is then read from disk; pushes that were not acknowledged may be stored or not. `open` is
+ * called when the old database is closed. Waits for current readers for a bounded time (ERR_BUSY:
+ * nothing was done); new readers wait meanwhile. If opening fails, all functions return that error,
+ * and this may be called again. Shard thread; no batch may be open or being committed. */
 NODISCARD int store_reopen(struct store *s,
                            int (*open)(void *cookie, struct kv **ret, struct err *e), void *cookie,
                            struct err *e);
@@ -169,11 +171,11 @@ bool store_settled(const struct store *s);
 void store_settle(struct store *s, uint64_t wait_ms);
 
 /* ---- seal: shard thread ---- */
-/* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
- * something due is left. The log entry is written in the very batch that applies it. */
+/* Seals due rows (by engine time), oldest first, at most `rows_max` raw rows; *ret_more is true if
+ * due rows are left. The log entry is written in the same batch that applies it. */
 NODISCARD int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
-/* The same for minutes that no entry has touched yet: of what is stored they need nothing that may
- * be far away (cold_read.h). */
+/* Does the same only for minutes that no entry has touched yet. It reads no rows that may be in the
+ * cold tier (cold_read.h). */
 NODISCARD int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 /* Milliseconds until store_seal has something to do; at most a minute. */
 uint64_t store_seal_wait_ms(const struct store *s);
@@ -189,8 +191,8 @@ struct store_clock {
 };
 void store_clock(const struct store *s, struct store_clock *ret);
 
-/* Nothing that is stored, or staged, is of a later time than this; by the minute. Shard thread, or
- * nobody else has it. */
+/* An upper bound, by the minute, of the times of all stored and staged data. Shard thread, or
+ * before other threads use the store. */
 int64_t store_newest_ms(const struct store *s);
 
 /* ---- read: any thread ---- */
@@ -321,8 +323,8 @@ struct store_stats {
     uint64_t names_bytes;                              /* of names and series in memory */
     uint64_t stage_bytes, stage_wants; /* kept from one request to the next; what they need */
     uint64_t hot_bytes;
-    uint64_t nodes_built, rows_built; /* of 10 m and up, since the start */
-    uint64_t marks, marks_due;        /* nodes to build, and those whose time is past: build.h */
+    uint64_t nodes_built, rows_built;          /* of 10 m and up, since the start */
+    uint64_t marks, marks_due;                 /* nodes to build, and those due: build.h */
     int64_t build_lag_ms, build_lag_coarse_ms; /* of 10 m; of the levels above */
     struct kv_stats kv;
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * upgrade: format 1 had leaves and their timelines alone.
+ * upgrade: adds to a database of format 1, which had only leaves and their timelines:
  *
- *   marks      on all nodes above its leaves: without them a node that was never built would count
- *              as one that has no data. One row of timelines of level 0 covers just a node of 10 m,
- *              so their keys say which; the shard and the compactor then build them like any other.
+ *   marks      on all nodes above its leaves. Without a mark a node that was never built would
+ *              count as empty. One row of timelines of level 0 covers exactly a node of 10 m, so
+ *              the keys of these rows name the nodes. The shard and the compactor then build them
+ *              as usual.
  *   presence   of gauges, from the points of the same rows
  *
  * Services get groups with the next push of each series (group.h), and their roll-ups begin there:

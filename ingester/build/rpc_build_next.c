@@ -100,12 +100,15 @@ static bool is_skipped(struct site *st, const struct build_node *n, uint64_t at_
 static int look(struct next *n, struct store_view *v, const struct store_clock *clock,
                 struct err *e)
 {
+    struct build_search f = {
+        .engine_ms = clock->engine_ms, .low = LEVEL_LOW, .high = KEY_LEVELS - 1, .max = DUE_MAX
+    };
     struct site *st = n->site;
     int64_t oldest = INT64_MAX;
     int rc;
 
     st->due.at.len = st->due_at = 0;
-    rc = store_build_due(v, clock->engine_ms, LEVEL_LOW, KEY_LEVELS - 1, DUE_MAX, &st->due, e);
+    rc = store_build_due(v, &f, &st->due, e);
     order(&st->due);
     vec_for (i, &st->due.at)
         oldest = MIN(oldest, st->due.at.ptr[i].due_ms);
@@ -118,6 +121,7 @@ static int look(struct next *n, struct store_view *v, const struct store_clock *
 static int find_job(struct next *n, struct store_view *v, const struct store_clock *clock,
                     struct arena *a, struct build_job *job, struct err *e)
 {
+    struct build_room room = { .bytes_max = n->bytes_max, .rows_max = SIZE_MAX, .arena = a };
     struct site *st = n->site;
     uint64_t at_ns = build_now_ns(n->in);
     bool looked = false;
@@ -139,7 +143,7 @@ static int find_job(struct next *n, struct store_view *v, const struct store_clo
             continue;
         }
         st->next = st->cursor;
-        int rc = store_build_read(v, &st->node, &st->next, n->bytes_max, a, job, e);
+        int rc = store_build_read(v, &st->node, &st->next, &room, job, e);
         n->found = !rc;
         if (rc != ERR_NOT_FOUND)
             return rc;

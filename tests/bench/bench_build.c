@@ -172,7 +172,11 @@ static void build(struct bed *b, const struct build_node *n, struct cost *c)
         struct store_view *v = store_view_get(b->s);
         uint64_t began = cpu_ns();
 
-        must(store_build_read(v, n, &cursor, 4 * MIB, a, &job, &e), &e);
+        must(store_build_read(
+                 v, n, &cursor,
+                 &(struct build_room){ .bytes_max = 4 * MIB, .rows_max = SIZE_MAX, .arena = a },
+                 &job, &e),
+             &e);
         c->read_ns += cpu_ns() - began;
         store_view_put(v);
         merge(&job, a, &result, c);
@@ -205,7 +209,11 @@ int main(void)
         struct store_view *v = store_view_get(b.s);
         struct cost c = { 0 };
 
-        must(store_build_due(v, NOW_MS, level, level, 1000, &due, &e), &e);
+        must(store_build_due(v,
+                             &(struct build_search){
+                                 .engine_ms = NOW_MS, .low = level, .high = level, .max = 1000 },
+                             &due, &e),
+             &e);
         store_view_put(v);
         vec_for (i, &due.at)
             build(&b, &due.at.ptr[i], &c);

@@ -116,12 +116,17 @@ static void put_level(struct bench *b, struct tl_rows *rows, struct kv_batch *kb
 
     for (uint32_t t = from - from % width; t < b->end; t += level ? width : 3) {
         uint64_t total = 1000000 + (uint64_t)(t * 2654435761u);
+        struct tl_rows_point p = {
+            .m = &m, .group = group, .level = level, .t = t, .total = total
+        };
+        p.writes = level >= 2 ? width / 3 : level ? 4 : 1;
         if (level >= 2)
-            tl_rows_built(rows, group, level, &m, t, total, width / 3);
+            tl_rows_built(rows, &p);
         else if (level == 1 && group)
-            tl_rows_sealed_above(rows, true, &m, none, t, total, 4);
-        else if (level == 0 && t >= b->floors.at[0])
-            tl_rows_sealed(rows, false, &m, none, t, total, 1);
+            tl_rows_sealed_above(rows, none, &p);
+        p.group = false;
+        if (level == 0 && t >= b->floors.at[0])
+            tl_rows_sealed(rows, none, &p);
     }
     if (tl_rows_put(rows, 0, kb, &e))
         die("points", &e);

@@ -33,7 +33,7 @@ KEEP = bool(os.environ.get("KEEP"))
 CASE = os.environ.get("CASE", "")
 LIFE_S = 900      # then everything begins again, with one server
 ALONE = "ingester-a"
-EMPTY = ("the database is open for reading only", "no database in",
+EMPTY = ("the database is open for reading only", "no database was found in",
          "Column family not found")  # nothing was synced yet: no row, no file, or not all of its families
 
 

@@ -183,7 +183,10 @@ static void take_job(struct run *r)
     struct err e;
 
     store_clock(r->bed.s, &now);
-    if (store_build_due(v, now.engine_ms + 1000, 2 + below(r, 2), 7, 1 + below(r, 20), &due, &e))
+    struct build_search f = { .engine_ms = now.engine_ms + 1000, .high = 7 };
+    f.max = 1 + below(r, 20);
+    f.low = 2 + below(r, 2);
+    if (store_build_due(v, &f, &due, &e))
         fail_msg("due: %s", e.text);
     if (due.at.len) {
         const struct build_node *n = &due.at.ptr[below(r, (uint32_t)due.at.len)];
@@ -266,7 +269,7 @@ static struct store_query any_query(struct run *r, struct selector *s)
     return (struct store_query){
         .tenant = chance(r, 0.7)   ? STR("anonymous")
                   : chance(r, 0.8) ? STR("acme")
-                                   : STR("nobody"),
+                                   : STR("absent"),
         .selector = s,
         .profile_type = str_c(model_types[below(r, MODEL_TYPES)].id),
         .start_ms = slot_to_ms(from) + below(r, 5000),

@@ -86,7 +86,9 @@ static int check_rows(const struct build_job *x, const struct build_result *r, s
         if (rc)
             return rc;
     }
-    return at == r->rows.len ? 0 : err_set(e, ERR_CORRUPT, "sums nobody asked for");
+    return at == r->rows.len
+               ? 0
+               : err_set(e, ERR_CORRUPT, "the result has rows that the job did not ask for");
 }
 
 static void put_row(struct store *s, const struct build_node *n, const struct build_sum *sum,
@@ -102,7 +104,12 @@ static void put_row(struct store *s, const struct build_node *n, const struct bu
     else
         kv_batch_put(b, sum->cf, key_str(&k), bytes);
     if (sum->cf != KV_FN) /* gone: both are 0, and so goes the point */
-        tl_rows_built(s->tl_rows, sum->cf == KV_RU, n->level, &m, n->t, sum->total, sum->writes);
+        tl_rows_built(s->tl_rows, &(struct tl_rows_point){ .m = &m,
+                                                           .group = sum->cf == KV_RU,
+                                                           .level = n->level,
+                                                           .t = n->t,
+                                                           .total = sum->total,
+                                                           .writes = sum->writes });
 }
 
 /* Points of level 1 of members are sums of those of level 0. */
@@ -158,7 +165,7 @@ int store_build_apply(struct store *s, const struct build_job *expect, const str
         return e->code;
     if (tombs_newer_than(s, expect->applied) || tombs_pending_on(s, n->m.tenant, n->m.scope))
         return err_set(e, ERR_NOT_FOUND, "something was deleted since the node was read");
-    int rc = dirty_get(s->kv, NULL, &n->m, n->level, n->t, &mark, e);
+    int rc = dirty_get(&(struct kv_view){ .kv = s->kv }, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND || (!rc && mark.entry != expect->entry))
         return err_set(e, ERR_NOT_FOUND,
                        "the node at slot %u of level %u has changed since it was read", n->t,
@@ -192,7 +199,7 @@ static int look(struct store *s, int64_t engine_ms, struct err *e)
     int64_t next;
 
     b->due.at.len = b->at = 0;
-    int rc = build_find(s, &f, &b->due, &next, e);
+    int rc = build_find(s, NULL, &f, &b->due, &next, e);
     if (!rc)
         s->build_look_ms = b->due.at.len == DUE_MAX ? 0 : next;
     return rc;
@@ -212,7 +219,7 @@ static int step(struct store *s, size_t rows_max, bool *ret_last, struct err *e)
         b->cursor = (struct build_cursor){ 0 };
     b->busy = true;
     arena_reset(b->arena);
-    int rc = build_read(v, n, &b->cursor, &room, &job, e);
+    int rc = store_build_read(v, n, &b->cursor, &room, &job, e);
     if (!rc)
         rc = build_merge(&job, b->arena, &result, e);
     if (!rc)

@@ -5,13 +5,13 @@
  *   due ──> read (a view: rows of the children) ──> merge (pure) ──> apply (shard thread)
  *              └─ once per job: whole series and groups, up to some bytes ─┘
  *
- * Reading is for any thread, merging for any process; the shard thread writes what was merged only
- * if total, writes and F of every row are the sums of the children's it gave out. Level 2 is made
- * by the shard itself (store_build), the levels above by the compactor, by the same functions.
+ * Any thread may read, and any process may merge. The shard thread writes a merged row only if its
+ * total, writes and F are the sums of those of the children that it gave out. The shard builds
+ * level 2 itself (store_build), the compactor builds the levels above, by the same functions.
  *
- * A node is built in jobs, in order of (column family, id); its mark goes with the last one, unless
- * the node was dirtied after the first one was read. Until then it is not used, so nobody sees half
- * of it, and a job that is lost or made twice does no harm.
+ * A node is built in jobs, in order of (column family, id). The last job removes the node's mark,
+ * unless the node was dirtied after the first job was read. A marked node is not used by queries,
+ * so they never see half of a node, and a job that is lost or applied twice does no harm.
  */
 #ifndef COMMON_STORE_BUILD_BUILD_H
 #define COMMON_STORE_BUILD_BUILD_H
@@ -33,11 +33,17 @@ struct build_node {
 struct build_nodes {
     VEC(struct build_node) at;
 };
-/* Dirty nodes of levels low..high that can be built: their time is past (engine time, as
- * store_clock says or earlier), no child is dirty, and late data have gathered a while. Ascending
- * by service, type, level, t; at most `max`, appended to *ret. */
-NODISCARD int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
-                              size_t max, struct build_nodes *ret, struct err *e);
+/* Which nodes are searched for. */
+struct build_search {
+    int64_t engine_ms;  /* as store_clock says, or earlier */
+    uint32_t low, high; /* levels, both included */
+    size_t max;         /* nodes */
+};
+/* Appends to *ret up to f->max dirty nodes that can be built, ascending by service, type, level, t.
+ * A node can be built when no child is dirty and engine time has reached build_due_ms: its end and
+ * the delay, or later if late data must gather first. */
+NODISCARD int store_build_due(struct store_view *v, const struct build_search *f,
+                              struct build_nodes *ret, struct err *e);
 
 /* One row of a child or of the node. */
 struct build_row {
@@ -68,11 +74,17 @@ struct build_job {
     VEC(struct build_row) rows; /* by cf, id, t; bytes in the arena */
     VEC(struct build_sum) sums; /* by cf, id; what apply checks: all it needs of a job */
 };
-/* The next job of a node, from *c on, which moves. At least one series or group, then up to
- * bytes_max. Zero *ret before the first time; build_job_deinit. ERR_NOT_FOUND: the node is clean,
- * has changed since the first job, or a child is dirty (again): start over when it is due. */
+/* The limits of a job, and the memory of its rows. */
+struct build_room {
+    size_t bytes_max, rows_max; /* of rows that are read; SIZE_MAX: no limit */
+    struct arena *arena;        /* borrowed; must outlive the job */
+};
+/* Reads the next job of a node, from *c on, and moves *c behind it. A job has at least one series
+ * or group, and more until it reaches a limit of *room. Zero *ret before the first call; free it
+ * with build_job_deinit. ERR_NOT_FOUND: the node is clean, has changed since the first job, or has
+ * a dirty child; begin again at the start of the node when it is due. */
 NODISCARD int store_build_read(struct store_view *v, const struct build_node *n,
-                               struct build_cursor *c, size_t bytes_max, struct arena *a,
+                               struct build_cursor *c, const struct build_room *room,
                                struct build_job *ret, struct err *e);
 void build_job_deinit(struct build_job *j);
 
@@ -102,14 +114,16 @@ struct build_stats {
     uint64_t built[KEY_LEVELS]; /* nodes, since the store was opened */
     uint64_t rows;              /* of them, and of parts of nodes */
     uint64_t marks[KEY_LEVELS]; /* dirty nodes */
-    uint64_t due[KEY_LEVELS];   /* of them, those whose time is past */
+    uint64_t due[KEY_LEVELS];   /* of them, those whose due time has come */
     int64_t lag_ms;             /* since the oldest of level 2 could be built */
     int64_t lag_coarse_ms;      /* the same of all levels above */
 };
 NODISCARD int store_build_stats(struct store_view *v, int64_t engine_ms, struct build_stats *ret,
                                 struct err *e);
-/* Shard thread: steps that count marks now and then, for store_stats. */
+/* Shard thread: counts all marks in steps, once in 30 s, for store_stats. *ret_more: call again for
+ * the next step. */
 NODISCARD int store_build_watch(struct store *s, bool *ret_more, struct err *e);
+/* Milliseconds until the next count begins. */
 uint64_t store_build_watch_ms(struct store *s);
 
 #endif

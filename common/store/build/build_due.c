@@ -54,7 +54,8 @@ static bool child_dirty(const struct pass *p, uint32_t t)
     return at < p->below.len && p->below.ptr[at] - t < LEVELS[p->level].node;
 }
 
-/* Where the walk goes on: true: at the next row, else at *ret. */
+/* Adds the node of a mark to p->ret if it can be built. The walk continues at the next row if this
+ * returns true, else at the key *ret. */
 static bool take(struct pass *p, uint32_t t, const struct dirty_mark *m, struct key *ret)
 {
     int64_t at = build_due_ms(p->s, p->level, t, m);
@@ -109,8 +110,8 @@ static int walk(struct pass *p, struct kv_iter *it, struct err *e)
     return kv_iter_status(it, e);
 }
 
-int build_find(struct store *s, const struct build_search *f, struct build_nodes *ret,
-               int64_t *ret_next, struct err *e)
+int build_find(struct store *s, const struct kv_snap *snap, const struct build_search *f,
+               struct build_nodes *ret, int64_t *ret_next, struct err *e)
 {
     struct pass p = {
         .s = s,
@@ -124,8 +125,8 @@ int build_find(struct store *s, const struct build_search *f, struct build_nodes
     struct key from = { .len = 1, .b = { KEY_DIRTY } }, to = from;
 
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(s->kv, f->snap, KV_META, key_str(&from), key_str(&to));
-    int rc = purging_load(&p.purging, s->kv, f->snap, e);
+    struct kv_iter *it = kv_iter_new(s->kv, snap, KV_META, key_str(&from), key_str(&to));
+    int rc = purging_load(&p.purging, s->kv, snap, e);
     if (!rc)
         rc = walk(&p, it, e);
     kv_iter_free(it);
@@ -136,25 +137,29 @@ int build_find(struct store *s, const struct build_search *f, struct build_nodes
     return rc;
 }
 
-int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
-                    size_t max, struct build_nodes *ret, struct err *e)
+int store_build_due(struct store_view *v, const struct build_search *f, struct build_nodes *ret,
+                    struct err *e)
 {
-    /* A mark says whether its entry found the node due: entries behind the view may not have. */
-    struct build_search f = { .snap = v->snap,
-                              .engine_ms = MIN(engine_ms, v->engine_ms),
-                              .low = low,
-                              .high = high,
-                              .max = max };
+    struct build_search shown = *f;
     int64_t next;
 
-    return build_find(v->s, &f, ret, &next, e);
+    /* A mark says whether its entry found the node due: entries behind the view may not have. */
+    shown.engine_ms = MIN(f->engine_ms, v->engine_ms);
+    return build_find(v->s, v->snap, &shown, ret, &next, e);
 }
 
 /* ---- how far behind ---- */
 
-/* Counts up to rows_max marks from *from on, which moves; its len becomes 0 at the end. */
-static int count_marks(struct store *s, const struct kv_snap *snap, int64_t engine_ms,
-                       size_t rows_max, struct key *from, struct build_stats *ret, struct err *e)
+struct mark_count {             /* one step of counting marks */
+    const struct kv_snap *snap; /* NULL: now */
+    int64_t engine_ms;
+    size_t rows_max;
+};
+
+/* Adds up to c->rows_max marks from *from on to *ret, and moves *from behind the last one. At the
+ * end of all marks from->len becomes 0. */
+static int count_marks(struct store *s, const struct mark_count *c, struct key *from,
+                       struct build_stats *ret, struct err *e)
 {
     struct key to = { .len = 1, .b = { KEY_DIRTY + 1 } };
     struct dirty_mark mark;
@@ -162,15 +167,15 @@ static int count_marks(struct store *s, const struct kv_snap *snap, int64_t engi
     uint32_t level, t;
     int rc = 0;
 
-    struct kv_iter *it = kv_iter_new(s->kv, snap, KV_META, key_str(from), key_str(&to));
-    for (; kv_iter_valid(it) && rows_max; kv_iter_next(it), rows_max--) {
+    struct kv_iter *it = kv_iter_new(s->kv, c->snap, KV_META, key_str(from), key_str(&to));
+    for (size_t left = c->rows_max; kv_iter_valid(it) && left; kv_iter_next(it), left--) {
         if (!key_dirty_read(kv_iter_key(it), &part, &level, &t))
             rc = err_set(e, ERR_CORRUPT, "key of a mark has %zu bytes", kv_iter_key(it).len);
         else
             rc = dirty_row_read(kv_iter_value(it), &mark, e);
         if (rc)
             break;
-        int64_t lag = engine_ms - build_due_ms(s, level, t, &mark);
+        int64_t lag = c->engine_ms - build_due_ms(s, level, t, &mark);
         ret->marks[level]++;
         if (lag < 0)
             continue;
@@ -199,11 +204,12 @@ static void count_built(struct store *s, struct build_stats *ret)
 int store_build_stats(struct store_view *v, int64_t engine_ms, struct build_stats *ret,
                       struct err *e)
 {
+    struct mark_count c = { .snap = v->snap, .engine_ms = engine_ms, .rows_max = SIZE_MAX };
     struct key from = { .len = 1, .b = { KEY_DIRTY } };
 
     *ret = (struct build_stats){ 0 };
     count_built(v->s, ret);
-    return count_marks(v->s, v->snap, engine_ms, SIZE_MAX, &from, ret, e);
+    return count_marks(v->s, &c, &from, ret, e);
 }
 
 int store_build_watch(struct store *s, bool *ret_more, struct err *e)
@@ -217,7 +223,8 @@ int store_build_watch(struct store *s, bool *ret_more, struct err *e)
         w->next = (struct key){ .len = 1, .b = { KEY_DIRTY } };
         w->stats = (struct build_stats){ 0 };
     }
-    int rc = count_marks(s, NULL, store_now(s), WATCH_ROWS, &w->next, &w->stats, e);
+    struct mark_count c = { .engine_ms = store_now(s), .rows_max = WATCH_ROWS };
+    int rc = count_marks(s, &c, &w->next, &w->stats, e);
     *ret_more = !rc && w->next.len;
     if (rc || *ret_more)
         return rc;

@@ -291,13 +291,13 @@ static int read_functions(struct reader *r, const struct member *m, struct err *
 static int read_groups(struct reader *r, enum kv_cf cf, uint64_t from, bool *ret_done,
                        struct err *e)
 {
-    struct store_view *v = r->v;
+    struct kv_view kv = { r->v->kv, r->v->snap };
     struct member m = r->n->m;
     bool found;
     int rc = 0;
 
     for (m.series = from; !rc; m.series++) {
-        rc = rollup_next_group(v->kv, v->snap, r->n->level, &m, r->n->t, &found, e);
+        rc = rollup_next_group(&kv, r->n->level, &m, r->n->t, &found, e);
         if (rc || !found)
             break;
         if (full(r)) {
@@ -397,6 +397,7 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
 {
     struct dirty_set d = { 0 };
     struct dirty_mark mark;
+    struct kv_view kv = { v->kv, v->snap };
     uint32_t end = n->t + LEVELS[n->level].node;
     bool child = false, purging;
     int rc = is_purging(v, &n->m, &purging, e);
@@ -404,12 +405,12 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
     if (rc || purging)
         return rc ? rc
                   : err_set(e, ERR_NOT_FOUND, "a delete of service %u is being purged", n->m.scope);
-    rc = dirty_get(v->kv, v->snap, &n->m, n->level, n->t, &mark, e);
+    rc = dirty_get(&kv, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND)
         return err_set(e, ERR_NOT_FOUND, "the node at slot %u of level %u is clean", n->t,
                        n->level);
     if (!rc && n->level > DIRTY_FIRST)
-        rc = dirty_load(&d, v->kv, v->snap, &n->m, n->t, end, e);
+        rc = dirty_load(&d, &kv, &n->m, n->t, end, e);
     if (!rc && n->level > DIRTY_FIRST)
         child = dirty_any(&d, n->level - 1, n->t, end);
     dirty_deinit(&d);
@@ -453,20 +454,12 @@ int build_read_node(struct store_view *v, const struct build_node *n, struct bui
               : 0;
 }
 
-int build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-               const struct build_room *room, struct build_job *ret, struct err *e)
+int store_build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
+                     const struct build_room *room, struct build_job *ret, struct err *e)
 {
     int rc = check_mark(v, n, c, e);
 
     return rc ? rc : build_read_node(v, n, c, room, ret, e);
-}
-
-int store_build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-                     size_t bytes_max, struct arena *a, struct build_job *ret, struct err *e)
-{
-    struct build_room room = { .bytes_max = bytes_max, .rows_max = SIZE_MAX, .arena = a };
-
-    return build_read(v, n, c, &room, ret, e);
 }
 
 void build_job_deinit(struct build_job *j)

@@ -28,25 +28,12 @@ struct build_state {
 };
 struct build_state *build_state_new(void);
 void build_state_free(struct build_state *b); /* NULL is fine */
-/* As store_build_due; *ret_next: when the next of these levels is due by time, INT64_MAX: none. */
-struct build_search {
-    const struct kv_snap *snap; /* NULL: now */
-    int64_t engine_ms;
-    uint32_t low, high; /* levels */
-    size_t max;
-};
-NODISCARD int build_find(struct store *s, const struct build_search *f, struct build_nodes *ret,
-                         int64_t *ret_next, struct err *e);
-/* As store_build_read, with a limit of rows, too. */
-struct build_room { /* of a job */
-    size_t bytes_max, rows_max;
-    struct arena *arena;
-};
-NODISCARD int build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-                         const struct build_room *room, struct build_job *ret, struct err *e);
-
-/* The same without a look at the node's mark, for those who compare: with an entry in *c, rows of
- * the node that have no children are in the job, too, as sums that are gone. */
+/* Does what store_build_due does, with the marks of a snapshot (NULL: the newest). *ret_next is the
+ * engine time at which the next node of these levels is due, INT64_MAX if none is waiting. */
+NODISCARD int build_find(struct store *s, const struct kv_snap *snap, const struct build_search *f,
+                         struct build_nodes *ret, int64_t *ret_next, struct err *e);
+/* Does what store_build_read does without reading the node's mark, for callers that compare. With
+ * an entry in *c, the job also has rows of the node without children, as sums that are gone. */
 NODISCARD int build_read_node(struct store_view *v, const struct build_node *n,
                               struct build_cursor *c, const struct build_room *room,
                               struct build_job *ret, struct err *e);

@@ -28,26 +28,30 @@
 
 /* ---- which groups ---- */
 
-/* Moves `it` to the first row of a group >= m->series with t in [from, to). */
-static int seek_group(struct kv_iter *it, uint32_t level, struct member *m, uint32_t from,
-                      uint32_t to, bool *ret_found, struct err *e)
+struct slots { /* rows of a level with t in [from, to) */
+    uint32_t level, from, to;
+};
+
+/* Moves `it` to the first of the rows that belongs to a group >= m->series. */
+static int seek_group(struct kv_iter *it, const struct slots *of, struct member *m, bool *ret_found,
+                      struct err *e)
 {
     uint32_t row_level, t, entry;
     struct member row;
     struct key k;
 
     *ret_found = false;
-    key_ru(&k, level, m, from);
+    key_ru(&k, of->level, m, of->from);
     for (kv_iter_seek(it, key_str(&k)); kv_iter_valid(it); kv_iter_seek(it, key_str(&k))) {
         if (!key_ru_read(kv_iter_key(it), &row_level, &row, &t, &entry))
             return err_set(e, ERR_CORRUPT, "key of a roll-up has %zu bytes", kv_iter_key(it).len);
-        *ret_found = t >= from && t < to;
+        *ret_found = t >= of->from && t < of->to;
         m->series = row.series;
         if (*ret_found)
             return 0;
-        if (t >= to && ++m->series == 0)
+        if (t >= of->to && ++m->series == 0)
             break;
-        key_ru(&k, level, m, from);
+        key_ru(&k, of->level, m, of->from);
     }
     return kv_iter_status(it, e);
 }
@@ -66,13 +70,14 @@ static struct kv_iter *iter_part(struct kv *kv, const struct kv_snap *snap, enum
     return kv_iter_new(kv, snap, cf, key_str(&from), key_str(&to));
 }
 
-int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level, struct member *m,
-                      uint32_t t, bool *ret_found, struct err *e)
+int rollup_next_group(const struct kv_view *v, uint32_t level, struct member *m, uint32_t t,
+                      bool *ret_found, struct err *e)
 {
+    struct slots node = { level - 1, t, t + LEVELS[level].node };
     struct group_service g;
 
     *ret_found = false;
-    if (group_service_get(kv, snap, m->tenant, m->scope, &g, e))
+    if (group_service_get(v->kv, v->snap, m->tenant, m->scope, &g, e))
         return e->code;
     for (;;) {
         uint32_t dim = GID_DIM(m->series);
@@ -82,8 +87,8 @@ int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,
             m->series = GID(dim + 1, 0);
             continue;
         }
-        struct kv_iter *it = iter_part(kv, snap, KV_RU, level - 1, m, t);
-        int rc = seek_group(it, level - 1, m, t, t + LEVELS[level].node, ret_found, e);
+        struct kv_iter *it = iter_part(v->kv, v->snap, KV_RU, level - 1, m, t);
+        int rc = seek_group(it, &node, m, ret_found, e);
         kv_iter_free(it);
         if (rc || !*ret_found || GID_DIM(m->series) == dim)
             return rc;
@@ -127,23 +132,24 @@ static int read_rows(const struct rollup_node *n, struct rollup_children *ret, s
 }
 
 /* Does a rule begin inside the node? */
-static int rule_begins(struct kv *kv, const struct kv_snap *snap, const struct member *m,
-                       uint32_t from, uint32_t to, bool *ret, struct err *e)
+static int rule_begins(const struct rollup_node *n, bool *ret, struct err *e)
 {
+    const struct member *m = &n->m;
+    uint32_t end = n->t + LEVELS[n->level].node;
     struct group_rule *r = XNEW(struct group_rule);
     struct group_service g;
     struct buf row;
     struct key k;
-    int rc = group_service_get(kv, snap, m->tenant, m->scope, &g, e);
+    int rc = group_service_get(n->kv, n->snap, m->tenant, m->scope, &g, e);
 
     *ret = false;
     buf_init(&row, MIB);
     for (uint32_t i = 2; !rc && !*ret && i <= g.rules; i++) {
         key_rule_number(&k, m->tenant, m->scope, i);
-        rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
+        rc = kv_get(n->kv, n->snap, KV_META, key_str(&k), &row, e);
         if (!rc)
             rc = group_rule_read(buf_str(&row), r, e);
-        *ret = !rc && r->since > from && r->since < to;
+        *ret = !rc && r->since > n->t && r->since < end;
     }
     buf_deinit(&row);
     xfree(r);
@@ -198,7 +204,7 @@ int rollup_children(const struct rollup_node *n, struct rollup_children *ret, st
     rollup_row_sum_init(&sum);
     int rc = read_rows(n, ret, e);
     if (!rc && n->level > 2)
-        rc = rule_begins(n->kv, n->snap, &n->m, n->t, n->t + LEVELS[n->level].node, &begins, e);
+        rc = rule_begins(n, &begins, e);
     for (size_t i = first; i < ret->at.len; i++)
         vec_push(&rows, ret->at.ptr[i].row);
     if (!rc && n->level > 2)
@@ -279,7 +285,10 @@ static int build_group(struct rollup_rebuild *x, const struct member *m, struct 
     kv_batch_put(x->b, KV_RU, key_str(&k), buf_str(&x->out));
     if (x->fn.len)
         kv_batch_put(x->b, KV_FN, key_str(&k), buf_str(&x->fn));
-    tl_rows_built(x->s->tl_rows, true, 2, m, x->t, meta.total, meta.writes);
+    struct tl_rows_point point = {
+        .m = m, .group = true, .level = 2, .t = x->t, .total = meta.total, .writes = meta.writes
+    };
+    tl_rows_built(x->s->tl_rows, &point);
     vec_push(&x->done, m->series);
     return 0;
 }
@@ -287,6 +296,7 @@ static int build_group(struct rollup_rebuild *x, const struct member *m, struct 
 /* Rows of the node whose minutes are gone. */
 static int drop_gone(struct rollup_rebuild *x, struct member m, struct err *e)
 {
+    struct slots node = { 2, x->t, x->t + 1 };
     struct kv_iter *it;
     struct key k;
     bool found = true;
@@ -295,7 +305,7 @@ static int drop_gone(struct rollup_rebuild *x, struct member m, struct err *e)
     m.series = 0;
     it = iter_part(x->s->kv, NULL, KV_RU, 2, &m, x->t);
     for (size_t at = 0; !rc; m.series++) {
-        rc = seek_group(it, 2, &m, x->t, x->t + 1, &found, e);
+        rc = seek_group(it, &node, &m, &found, e);
         if (rc || !found)
             break;
         while (at < x->done.len && x->done.ptr[at] < m.series)
@@ -313,12 +323,13 @@ static int drop_gone(struct rollup_rebuild *x, struct member m, struct err *e)
 
 static int build_all(struct rollup_rebuild *x, const struct member *part, bool again, struct err *e)
 {
+    struct kv_view v = { .kv = x->s->kv };
     struct member m = *part;
     bool found;
     int rc = 0;
 
     for (m.series = 0; !rc; m.series++) {
-        rc = rollup_next_group(x->s->kv, NULL, 2, &m, x->t, &found, e);
+        rc = rollup_next_group(&v, 2, &m, x->t, &found, e);
         if (rc || !found)
             break;
         rc = build_group(x, &m, e);
@@ -419,7 +430,10 @@ static int rebuild(struct rollup_rebuild *x, uint32_t level, const struct member
         kv_batch_put(x->b, KV_FN, key_str(&k), buf_str(&x->fn));
     else
         kv_batch_del(x->b, KV_FN, key_str(&k));
-    tl_rows_built(x->s->tl_rows, true, level, m, x->t, meta.total, meta.writes);
+    struct tl_rows_point point = {
+        .m = m, .group = true, .level = level, .t = x->t, .total = meta.total, .writes = meta.writes
+    };
+    tl_rows_built(x->s->tl_rows, &point);
     return 0;
 }
 

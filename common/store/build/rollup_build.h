@@ -21,8 +21,8 @@ NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t,
                             struct kv_batch *b, struct err *e);
 /* The first group >= m->series that has rows of level - 1 in the node, into m->series; *ret_found:
  * there is one. Nodes older than the roll-ups of a dimension (since) have none. */
-NODISCARD int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,
-                                struct member *m, uint32_t t, bool *ret_found, struct err *e);
+NODISCARD int rollup_next_group(const struct kv_view *v, uint32_t level, struct member *m,
+                                uint32_t t, bool *ret_found, struct err *e);
 /* All that rollup_row_merge needs for the row of group m->series in a node of level 2..7: its rows
  * of level - 1. Where the node will have a vector, lists among them get their sums from the rows
  * of their members. Bytes in the arena (ERR_LIMIT); appends to *ret. */

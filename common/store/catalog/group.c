@@ -159,11 +159,11 @@ static struct group_scope *scope_new(uint32_t tenant, uint32_t scope, const stru
     return s;
 }
 
-/* A service that has data but no row is older than groups: they begin behind its data. */
-static int scope_load(struct groups *g, uint32_t tenant, uint32_t scope, bool fresh,
-                      const struct key *k, struct group_scope **ret, struct err *e)
+/* Loads the rows of s and adds s to the scopes, which own it then; frees s on failure. A service
+ * that has data but no row is older than groups: its groups begin behind its data. */
+static int scope_load(struct groups *g, struct group_scope *s, bool fresh, struct group_scope **ret,
+                      struct err *e)
 {
-    struct group_scope *s = scope_new(tenant, scope, k);
     int rc = fresh ? 0 : group_load(g, s, e);
 
     if (rc) {
@@ -178,23 +178,23 @@ static int scope_load(struct groups *g, uint32_t tenant, uint32_t scope, bool fr
     return 0;
 }
 
-int groups_scope(struct groups *g, uint32_t tenant, struct str tenant_name, uint32_t scope,
-                 bool fresh, uint32_t now, struct group_scope **ret, struct err *e)
+int groups_scope(struct groups *g, const struct group_push *p, struct group_scope **ret,
+                 struct err *e)
 {
-    struct group_drop want = g->o.drop(g->o.cookie, tenant_name);
+    struct group_drop want = g->o.drop(g->o.cookie, p->tenant_name);
     struct key k;
 
-    key_rule(&k, tenant, scope);
+    key_rule(&k, p->tenant, p->scope);
     *ret = map_str_get(g->scopes, key_str(&k));
-    if (!*ret && scope_load(g, tenant, scope, fresh, &k, ret, e))
+    if (!*ret && scope_load(g, scope_new(p->tenant, p->scope, &k), p->fresh, ret, e))
         return e->code;
     struct group_scope *s = *ret;
-    group_put_off(s, now);
+    group_put_off(s, p->now);
     if (s->compared && s->drop.names == want.names && s->drop.len == want.len)
         return 0;
     if (!s->rules.len || (s->rules.len < GROUP_RULES_MAX &&
                           !group_as_configured(&s->rules.ptr[s->rules.len - 1], want)))
-        group_configure(g, s, want, now);
+        group_configure(g, s, want, p->now);
     s->drop = want;
     s->compared = true;
     return 0;
@@ -207,7 +207,7 @@ int groups_known(struct groups *g, uint32_t tenant, uint32_t scope, struct group
 
     key_rule(&k, tenant, scope);
     *ret = map_str_get(g->scopes, key_str(&k));
-    return *ret ? 0 : scope_load(g, tenant, scope, false, &k, ret, e);
+    return *ret ? 0 : scope_load(g, scope_new(tenant, scope, &k), false, ret, e);
 }
 
 uint32_t groups_since(const struct group_scope *s, uint32_t dim)
@@ -349,8 +349,8 @@ uint64_t groups_assign(struct groups *g, struct group_scope *s, struct series *r
     return GID(GROUP_BASE, of.ordinal);
 }
 
-int groups_of(struct groups *g, const struct group_scope *s, const struct series *cached,
-              uint64_t series, uint32_t slot, uint64_t *ret, struct err *e)
+int groups_of(struct groups *g, const struct group_scope *s, const struct group_data *d,
+              uint64_t *ret, struct err *e)
 {
     struct group_of at[GROUP_RULES_MAX];
     const struct group_of *of = NULL;
@@ -360,11 +360,11 @@ int groups_of(struct groups *g, const struct group_scope *s, const struct series
     *ret = 0;
     if (!s->rules.len)
         return 0;
-    uint32_t rule = group_rule_at(s, slot)->number;
-    if (cached)
-        of = of_rule(cached->groups.ptr, cached->groups.len, rule);
-    if (!cached) {
-        key_group_of(&k, s->tenant, s->scope, series);
+    uint32_t rule = group_rule_at(s, d->slot)->number;
+    if (d->cached)
+        of = of_rule(d->cached->groups.ptr, d->cached->groups.len, rule);
+    if (!d->cached) {
+        key_group_of(&k, s->tenant, s->scope, d->series);
         int rc = kv_get(g->kv, NULL, KV_META, key_str(&k), &g->row, e);
         if (rc)
             return rc == ERR_NOT_FOUND ? 0 : rc;

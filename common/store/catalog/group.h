@@ -113,11 +113,17 @@ struct groups_opts {
 };
 struct groups *groups_new(struct kv *kv, const struct groups_opts *o);
 void groups_free(struct groups *g);
-/* What a request to a service needs, before anything of it is written. May fail, leaves nothing.
- * `fresh`: the service itself is in no batch yet; now: slot of engine time. Valid until
- * groups_trim. */
-NODISCARD int groups_scope(struct groups *g, uint32_t tenant, struct str tenant_name,
-                           uint32_t scope, bool fresh, uint32_t now, struct group_scope **ret,
+/* The service of a push. */
+struct group_push {
+    uint32_t tenant;
+    struct str tenant_name; /* chooses the labels that are dropped (group_drop_fn) */
+    uint32_t scope;
+    bool fresh;   /* the service itself is in no batch yet */
+    uint32_t now; /* slot of engine time */
+};
+/* Loads the groups of the service that a push goes to, before any row of the push is written. If it
+ * fails, nothing has changed. *ret is valid until groups_trim. */
+NODISCARD int groups_scope(struct groups *g, const struct group_push *p, struct group_scope **ret,
                            struct err *e);
 /* The same of a service that has committed data, for a seal. */
 NODISCARD int groups_known(struct groups *g, uint32_t tenant, uint32_t scope,
@@ -128,10 +134,15 @@ uint64_t groups_assign(struct groups *g, struct group_scope *s, struct series *r
                        uint64_t seq, struct kv_batch *b);
 /* First slot from which a dimension has roll-ups, or GROUP_NEVER. */
 uint32_t groups_since(const struct group_scope *s, uint32_t dim);
-/* The base group of committed data of a series in a slot; *ret 0: it has none. `cached` is what
- * series_peek says. */
-NODISCARD int groups_of(struct groups *g, const struct group_scope *s, const struct series *cached,
-                        uint64_t series, uint32_t slot, uint64_t *ret, struct err *e);
+/* Committed data of a series in a slot. */
+struct group_data {
+    const struct series *cached; /* the result of series_peek, may be NULL */
+    uint64_t series;             /* id */
+    uint32_t slot;
+};
+/* Finds the base group that the data belong to; *ret is 0 if they have none. */
+NODISCARD int groups_of(struct groups *g, const struct group_scope *s, const struct group_data *d,
+                        uint64_t *ret, struct err *e);
 /* Does a rule begin inside (from, to)? Then members of a node there are no members of one group. */
 bool groups_change(const struct group_scope *s, uint32_t from, uint32_t to);
 /* Forgets what is on disk anyway, if there is much of it. */

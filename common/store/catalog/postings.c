@@ -39,11 +39,10 @@ static int read_chunk(struct str key, struct str value, roaring_bitmap_t *to, st
 }
 
 /* Rows from..to into *bits; tails also into *tails, if given. */
-static int read_rows(struct kv *kv, const struct kv_snap *snap, const struct key *from,
-                     const struct key *to, roaring_bitmap_t *bits, roaring_bitmap_t *tails,
-                     struct err *e)
+static int read_rows(const struct kv_view *v, const struct key *from, const struct key *to,
+                     roaring_bitmap_t *bits, roaring_bitmap_t *tails, struct err *e)
 {
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(from), key_str(to));
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(from), key_str(to));
     int rc = 0;
 
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
@@ -73,7 +72,7 @@ int postings_read(struct kv *kv, const struct kv_snap *snap, uint32_t tenant, ui
     key_post_pair(&from, tenant, pair);
     end = from;
     key_end(&end);
-    return read_rows(kv, snap, &from, &end, to, NULL, e);
+    return read_rows(&(struct kv_view){ kv, snap }, &from, &end, to, NULL, e);
 }
 
 static void put_joined(uint32_t tenant, uint32_t pair, const struct key *key,
@@ -95,10 +94,11 @@ static void put_joined(uint32_t tenant, uint32_t pair, const struct key *key,
     roaring_free_uint32_iterator(it);
 }
 
-/* The bitmap of a chunk that is there already, into *bits, and the first ordinal behind it. What
- * was joined left deleted keys behind, thousands of them until the memtable goes: a look that began
- * at the first of them would pass them all. Ordinals only rise, so no tail stands among them; one
- * that did would stay a tail. */
+/* Reads the stored bitmap of a chunk into *bits, and sets *ret_next to the first ordinal behind it.
+ * Tails that were joined are deleted keys, thousands of them until the memtable is flushed, and a
+ * scan for tails that began at the first of them would pass them all. So it begins at *ret_next.
+ * Ordinals only rise, so there is no live tail among the deleted keys; if there were one, it would
+ * stay a tail. */
 static int read_joined(struct kv *kv, const struct key *chunk, roaring_bitmap_t *bits,
                        uint32_t *ret_next, struct err *e)
 {
@@ -119,6 +119,7 @@ static void join(struct kv *kv, uint32_t tenant, uint32_t pair, uint32_t ordinal
 {
     roaring_bitmap_t *bits = roaring_bitmap_create(), *tails = roaring_bitmap_create();
     uint32_t next = ordinal >> POST_CHUNK_BITS << POST_CHUNK_BITS;
+    struct kv_view now = { .kv = kv };
     struct key chunk, from, end;
     struct err e;
 
@@ -127,7 +128,7 @@ static void join(struct kv *kv, uint32_t tenant, uint32_t pair, uint32_t ordinal
     key_end(&end);
     int rc = read_joined(kv, &chunk, bits, &next, &e);
     key_post_tail(&from, tenant, pair, next);
-    if (!rc && next <= ordinal && !read_rows(kv, NULL, &from, &end, bits, tails, &e) &&
+    if (!rc && next <= ordinal && !read_rows(&now, &from, &end, bits, tails, &e) &&
         roaring_bitmap_get_cardinality(tails) >= JOIN_MIN)
         put_joined(tenant, pair, &chunk, bits, tails, b);
     roaring_bitmap_free(bits);

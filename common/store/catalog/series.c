@@ -172,20 +172,25 @@ static int load_groups(struct series_cache *c, struct series *s, struct err *e)
     return rc;
 }
 
-static int load_rows(struct series_cache *c, struct kv_iter *it, uint32_t tenant,
-                     const struct key *id_key, uint32_t ordinal, struct series **ret, struct err *e)
+struct stored { /* a series on disk */
+    uint32_t tenant, ordinal;
+    const struct key *id_key; /* in meta */
+};
+
+static int load_rows(struct series_cache *c, struct kv_iter *it, const struct stored *of,
+                     struct series **ret, struct err *e)
 {
     struct series_row r;
     struct series_type t;
 
     if (!kv_iter_valid(it) || kv_iter_key(it).len != KEY_ORD_LEN) {
         int rc = kv_iter_status(it, e);
-        return rc ? rc : err_set(e, ERR_CORRUPT, "series %u has no labels", ordinal);
+        return rc ? rc : err_set(e, ERR_CORRUPT, "series %u has no labels", of->ordinal);
     }
     if (series_row_read(kv_iter_value(it), &r, e))
         return e->code;
-    struct series *s = add(c, id_key, tenant, r.scope, r.id, r.labels);
-    s->ordinal = ordinal;
+    struct series *s = add(c, of->id_key, of->tenant, r.scope, r.id, r.labels);
+    s->ordinal = of->ordinal;
     int rc = 0;
     for (kv_iter_next(it); !rc && kv_iter_valid(it); kv_iter_next(it)) {
         rc = series_type_read(kv_iter_key(it), kv_iter_value(it), &t, e);
@@ -227,15 +232,15 @@ static int load(struct series_cache *c, uint32_t tenant, const struct key *id_ke
     to = from;
     key_end(&to);
     struct kv_iter *it = kv_iter_new(c->kv, NULL, KV_META, key_str(&from), key_str(&to));
-    rc = load_rows(c, it, tenant, id_key, ordinal, ret, e);
+    rc = load_rows(c, it, &(struct stored){ tenant, ordinal, id_key }, ret, e);
     kv_iter_free(it);
     return rc;
 }
 
-static int reserve(struct series_cache *c, struct names *names, struct tenant *t,
-                   const struct key *key, uint32_t scope, uint64_t id, struct str bytes,
-                   struct series **ret, struct err *e)
+static int reserve(struct series_cache *c, const struct series_want *w, const struct key *key,
+                   uint64_t id, struct series **ret, struct err *e)
 {
+    struct tenant *t = w->tenant;
     struct labels labels;
     struct known_name *pair;
     VEC(struct known_name *) pairs = { 0 };
@@ -244,9 +249,9 @@ static int reserve(struct series_cache *c, struct names *names, struct tenant *t
         return err_set(e, ERR_LIMIT, "tenant %.*s has no number left for another series",
                        STR_ARG(t->name));
     arena_reset(c->arena);
-    int rc = labels_decode(bytes, c->arena, &labels, e);
+    int rc = labels_decode(w->labels, c->arena, &labels, e);
     for (size_t i = 0; !rc && i < labels.len; i++) {
-        rc = names_pair(names, t, labels.ptr[i].name, labels.ptr[i].value, &pair, e);
+        rc = names_pair(w->names, t, labels.ptr[i].name, labels.ptr[i].value, &pair, e);
         if (!rc)
             vec_push(&pairs, pair);
     }
@@ -254,7 +259,7 @@ static int reserve(struct series_cache *c, struct names *names, struct tenant *t
         vec_free(&pairs);
         return rc;
     }
-    struct series *s = add(c, key, t->number, scope, id, bytes);
+    struct series *s = add(c, key, t->number, w->scope, id, w->labels);
     s->reserved = true;
     s->pairs.ptr = pairs.ptr;
     s->pairs.len = pairs.len;
@@ -263,15 +268,16 @@ static int reserve(struct series_cache *c, struct names *names, struct tenant *t
     return 0;
 }
 
-int series_get(struct series_cache *c, struct names *names, struct tenant *t, uint32_t scope,
-               struct str labels, struct series **ret, struct err *e)
+int series_get(struct series_cache *c, const struct series_want *w, struct series **ret,
+               struct err *e)
 {
-    uint64_t id = hash64(labels.ptr, labels.len, t->seed) & c->hash_mask;
+    const struct tenant *t = w->tenant;
+    uint64_t id = hash64(w->labels.ptr, w->labels.len, t->seed) & c->hash_mask;
     bool retired;
     struct key key;
 
     for (;; id++) {
-        key_series(&key, t->number, scope, id);
+        key_series(&key, t->number, w->scope, id);
         struct series *s = map_str_get(c->map, key_str(&key));
         if (!s) {
             int rc = load(c, t->number, &key, &s, &retired, e);
@@ -280,9 +286,9 @@ int series_get(struct series_cache *c, struct names *names, struct tenant *t, ui
             if (retired)
                 continue;
             if (!s)
-                return reserve(c, names, t, &key, scope, id, labels, ret, e);
+                return reserve(c, w, &key, id, ret, e);
         }
-        if (str_eq(s->labels, labels)) {
+        if (str_eq(s->labels, w->labels)) {
             *ret = s;
             return 0;
         }

@@ -38,9 +38,16 @@ struct series {
 struct series_cache;
 struct series_cache *series_cache_new(struct kv *kv, size_t bytes_max, uint64_t hash_mask);
 void series_cache_free(struct series_cache *c);
-/* `labels` are canonical bytes. A new one also reserves its label pairs in `names`. */
-NODISCARD int series_get(struct series_cache *c, struct names *names, struct tenant *t,
-                         uint32_t scope, struct str labels, struct series **ret, struct err *e);
+/* The series of a service that has these labels. */
+struct series_want {
+    struct names *names;
+    struct tenant *tenant;
+    uint32_t scope;
+    struct str labels; /* canonical bytes */
+};
+/* Finds the series, or reserves a new one and its label pairs in w->names. */
+NODISCARD int series_get(struct series_cache *c, const struct series_want *w, struct series **ret,
+                         struct err *e);
 /* A series in memory, or NULL. */
 struct series *series_peek(struct series_cache *c, uint32_t tenant, uint32_t scope, uint64_t id);
 /* After a request that failed: its label pairs may go, so the reserved ones must. */

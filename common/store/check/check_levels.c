@@ -72,7 +72,8 @@ static int on_mark(struct check *c, struct str key, struct str value, struct err
         return e->code;
     if (level + 1 == KEY_LEVELS || level < floors_base(&f, true, t))
         return 0;
-    int rc = dirty_get(c->v->kv, c->v->snap, &m, level + 1, node_of(level + 1, t), &above, e);
+    int rc = dirty_get(&(struct kv_view){ c->v->kv, c->v->snap }, &m, level + 1,
+                       node_of(level + 1, t), &above, e);
     return rc == ERR_NOT_FOUND ? wrong(e, level, &m, t, "is marked, what stands above is not") : rc;
 }
 
@@ -105,7 +106,7 @@ static int know_part(struct levels *x, const struct member *m, struct err *e)
     dirty_deinit(&p->dirty);
     p->known = false;
     if (floors_load(c->v->kv, c->v->snap, m, &p->floors, e) ||
-        dirty_load(&p->dirty, c->v->kv, c->v->snap, m, 0, UINT32_MAX, e))
+        dirty_load(&p->dirty, &(struct kv_view){ c->v->kv, c->v->snap }, m, 0, UINT32_MAX, e))
         return e->code;
     p->m = *m;
     p->known = true;

@@ -116,8 +116,9 @@ static int is_marked(struct check *c, const struct member *m, uint32_t level, ui
                      struct err *e)
 {
     struct dirty_mark mark;
-    int rc = level < DIRTY_FIRST ? ERR_NOT_FOUND
-                                 : dirty_get(c->v->kv, c->v->snap, m, level, t, &mark, e);
+    int rc = level < DIRTY_FIRST
+                 ? ERR_NOT_FOUND
+                 : dirty_get(&(struct kv_view){ c->v->kv, c->v->snap }, m, level, t, &mark, e);
 
     *ret = rc == 0;
     return rc == ERR_NOT_FOUND ? 0 : rc;

@@ -68,7 +68,7 @@ static int know_part(struct rollups *x, const struct member *m, struct err *e)
     dirty_deinit(&x->dirty);
     x->known = false;
     if (floors_load(kv, snap, m, &x->floors, e) ||
-        dirty_load(&x->dirty, kv, snap, m, 0, UINT32_MAX, e) ||
+        dirty_load(&x->dirty, &(struct kv_view){ kv, snap }, m, 0, UINT32_MAX, e) ||
         group_service_get(kv, snap, m->tenant, m->scope, &x->groups, e))
         return e->code;
     x->part = *m;

@@ -122,7 +122,8 @@ static int add_cover(struct ledger_audit *a, size_t i, struct err *e)
         .floors = &p->floors,
         .dirty = &dirty,
     };
-    int rc = dirty_load(&dirty, a->v->kv, a->v->snap, &p->m, in.from, in.to, e);
+    int rc =
+        dirty_load(&dirty, &(struct kv_view){ a->v->kv, a->v->snap }, &p->m, in.from, in.to, e);
 
     if (!rc)
         cover_make(&in, &c);

@@ -324,7 +324,8 @@ static int check_node(struct step *x, struct err *e)
 
     if (reach)
         reach->met = false;
-    int rc = dirty_get(x->v->kv, x->v->snap, &s->node.m, s->node.level, s->node.t, &mark, e);
+    int rc = dirty_get(&(struct kv_view){ x->v->kv, x->v->snap }, &s->node.m, s->node.level,
+                       s->node.t, &mark, e);
 
     if (rc != ERR_NOT_FOUND) { /* it is not used, and will be built */
         s->in_node = false;

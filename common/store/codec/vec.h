@@ -64,8 +64,9 @@ struct vec_part {
     size_t len;
 };
 /* Appends the row of `count` parts (epochs strictly ascending; 0 = a row without entries). False
- * when *out would pass its maximum (its contents are undefined then). The same input gives the
- * same bytes everywhere, for ever. Unsorted ids or zero values are a CHECK. */
+ * when *out would pass its maximum (its contents are undefined then). The same input must give the
+ * same bytes on every machine and in every later version. Unsorted ids or zero values are a
+ * CHECK. */
 NODISCARD bool vec_encode(const struct vec_part *parts, size_t count, const struct vec_meta *meta,
                           struct buf *out);
 

@@ -2,7 +2,7 @@
  *
  * vec_bytes.h: the inner loops of vec.c over runs of bytes: 16 at a time with SSE2, which every
  * x86-64 has, 8 at a time in plain words elsewhere (and with VEC_PLAIN, for the test that compares
- * them). Nobody else includes it but vec_pack.h.
+ * them). Only vec.c and vec_pack.h include it.
  */
 #ifndef COMMON_STORE_CODEC_VEC_BYTES_H
 #define COMMON_STORE_CODEC_VEC_BYTES_H

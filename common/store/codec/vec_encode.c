@@ -132,7 +132,7 @@ static void count_long(const struct divisor *d, const uint64_t *values, size_t n
 static uint32_t choose_planes(const struct divisor *d, const uint64_t *values, size_t n,
                               uint64_t any, size_t *ret_longer)
 {
-    uint64_t longer[9] = { 0 }; /* [8] is none */
+    uint64_t longer[9] = { 0 }; /* [8] stays 0 */
     uint32_t k = 8;
 
     any /= d->g;

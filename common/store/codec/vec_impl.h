@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * vec_impl.h: the constants of the vector row that its writer and its reader share; the drawing is
- * in vec.h. Nobody else includes it.
+ * in vec.h. No other file includes it.
  */
 #ifndef COMMON_STORE_CODEC_VEC_IMPL_H
 #define COMMON_STORE_CODEC_VEC_IMPL_H

@@ -2,7 +2,7 @@
  *
  * vec_pack.h: the inner loops of vec_encode.c, as vec_bytes.h has those of vec.c: with SSE2 four
  * ids or eight values at a time, in plain C elsewhere (and with VEC_PLAIN, for the test that
- * compares them). Nobody else includes it.
+ * compares them). No other file includes it.
  */
 #ifndef COMMON_STORE_CODEC_VEC_PACK_H
 #define COMMON_STORE_CODEC_VEC_PACK_H

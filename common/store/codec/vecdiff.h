@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vecdiff.h: the exact difference of two vector rows (vec.h) as one row: what is left of a sum when
- * one of its parts is taken out. As equal sums have one encoding, it is byte for byte the sum
- * of the
- * other parts.
+ * vecdiff.h: the exact difference of two vector rows (vec.h) as one row: a sum without one of its
+ * parts. Equal sums have equal bytes, so the result is byte for byte the sum of the other parts.
  */
 #ifndef COMMON_STORE_CODEC_VECDIFF_H
 #define COMMON_STORE_CODEC_VECDIFF_H
@@ -22,8 +20,9 @@ struct vecdiff {
 };
 void vecdiff_init(struct vecdiff *d);
 void vecdiff_deinit(struct vecdiff *d);
-/* Replaces *out by `all` - `less`; *ret_meta is its head; writes 0: nothing is left, *out is empty.
- * ERR_CORRUPT: `less` is no part of `all`, or one of them is saturated: then nobody can tell. */
+/* Replaces *out by `all` - `less`; *ret_meta is its head. If ret_meta->writes is 0, the difference
+ * is empty, and so is *out. ERR_CORRUPT: `less` is not a part of `all`, or one of them is
+ * saturated, so that the difference is unknown. */
 NODISCARD int vecdiff_make(struct vecdiff *d, struct str all, struct str less, struct buf *out,
                            struct vec_meta *ret_meta, struct err *e);
 /* The heads alone, with the same errors. */

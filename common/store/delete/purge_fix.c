@@ -124,7 +124,7 @@ static int decide(struct fix *f, struct err *e)
         return err_set(e, ERR_CORRUPT, "minutes at slot %u of service %u outlive their leaves",
                        f->t, f->part.scope);
     } else {
-        int rc = dirty_get(f->x->s->kv, NULL, &f->part, level, f->t, &mark, e);
+        int rc = dirty_get(&(struct kv_view){ .kv = f->x->s->kv }, &f->part, level, f->t, &mark, e);
         if (rc && rc != ERR_NOT_FOUND)
             return rc;
         f->what = rc ? FIX_REBUILD : FIX_DROP;

@@ -313,7 +313,13 @@ static int fix_base(struct fix *f, const struct member *m, const struct fix_item
         rollup_drop(f->x->s, level, m, f->t, f->x->b);
         return 0;
     }
-    tl_rows_built(f->x->s->tl_rows, true, level, m, f->t, left->total, left->writes);
+    struct tl_rows_point point = { .m = m,
+                                   .group = true,
+                                   .level = level,
+                                   .t = f->t,
+                                   .total = left->total,
+                                   .writes = left->writes };
+    tl_rows_built(f->x->s->tl_rows, &point);
     return put_functions(f, m, e);
 }
 
@@ -435,7 +441,13 @@ static int put_mixed(struct fix *f, const struct mixed *at, size_t n, struct err
     struct key k;
     key_ru(&k, f->run.lead, &m, f->t);
     kv_batch_put(f->x->b, KV_RU, key_str(&k), buf_str(&f->row));
-    tl_rows_built(f->x->s->tl_rows, true, f->run.lead, &m, f->t, meta.total, meta.writes);
+    struct tl_rows_point point = { .m = &m,
+                                   .group = true,
+                                   .level = f->run.lead,
+                                   .t = f->t,
+                                   .total = meta.total,
+                                   .writes = meta.writes };
+    tl_rows_built(f->x->s->tl_rows, &point);
     return put_functions(f, &m, e);
 }
 

@@ -14,11 +14,12 @@
  * dictionary is freed (they halve in size going back, so all together cost less than the last).
  * A reader may hold a longer dictionary than its snapshot: ids it does not know do not occur there.
  *
- * Who appends: the loader (dict_load) under d->load, until the shard thread opens the writer; from
- * then on only the shard thread, and no reader ever asks for more than is loaded, because entries
- * are published before the batch that holds them is committed (dict_cache.c argues the whole).
- * One exception: where shards have copies, another node may lead while the store here is being
- * closed; then the rows have more than the writer, and a reader gets ERR_UNAVAILABLE.
+ * The loader (dict_load) appends under d->load until the shard thread opens the writer. From then
+ * on only the shard thread appends. No reader asks for more than is loaded then, because entries
+ * are published before the batch that holds them is committed (the whole argument is in
+ * dict_cache.c). One exception: where shards have copies, another node may lead while the store
+ * here is being closed. Then the rows have more entries than the writer, and a reader gets
+ * ERR_UNAVAILABLE.
  */
 #include "common/store/dict/dict.h"
 
@@ -181,10 +182,13 @@ uint32_t dict_chunk_first(enum key_dict kind, uint32_t id)
     return at ? at : dict_first_stored(kind);
 }
 
-/* One row's entries. */
+/* Loading entries of an epoch, row by row. */
 struct load {
     struct dict *d;
+    struct kv_view from;
     struct dict_counts want;
+    uint32_t have;  /* entries of the kind that *d has already */
+    uint32_t first; /* id of the first entry of the row */
     union {
         struct str strings[DICT_ROW_MAX];
         struct frame frames[DICT_ROW_MAX];
@@ -192,19 +196,17 @@ struct load {
     } row;
 };
 
-static int load_strings(struct load *l, struct str row, uint32_t first, uint32_t have, size_t *n,
-                        struct err *e)
+static int load_strings(struct load *l, struct str row, size_t *n, struct err *e)
 {
     int rc = dict_rows_read_strings(row, l->row.strings, n, e);
 
     for (size_t i = 0; !rc && i < *n; i++)
-        if (first + i >= have)
-            dict_put_string(l->d, (uint32_t)(first + i), l->row.strings[i]);
+        if (l->first + i >= l->have)
+            dict_put_string(l->d, (uint32_t)(l->first + i), l->row.strings[i]);
     return rc;
 }
 
-static int load_frames(struct load *l, struct str row, uint32_t first, uint32_t have, size_t *n,
-                       struct err *e)
+static int load_frames(struct load *l, struct str row, size_t *n, struct err *e)
 {
     int rc = dict_rows_read_frames(row, l->row.frames, n, e);
 
@@ -212,46 +214,46 @@ static int load_frames(struct load *l, struct str row, uint32_t first, uint32_t 
         const struct frame *f = &l->row.frames[i];
         if (f->func >= l->want.strings || f->file >= l->want.strings ||
             f->module >= l->want.strings)
-            return err_set(e, ERR_CORRUPT, "frame %zu names a string that is not there", first + i);
-        if (first + i >= have)
-            dict_put_frame(l->d, (uint32_t)(first + i), f);
+            return err_set(e, ERR_CORRUPT, "frame %zu names a string that is not there",
+                           l->first + i);
+        if (l->first + i >= l->have)
+            dict_put_frame(l->d, (uint32_t)(l->first + i), f);
     }
     return rc;
 }
 
-static int load_nodes(struct load *l, struct str row, uint32_t first, uint32_t have, size_t *n,
-                      struct err *e)
+static int load_nodes(struct load *l, struct str row, size_t *n, struct err *e)
 {
-    int rc = dict_rows_read_nodes(row, first, l->row.nodes, n, e);
+    int rc = dict_rows_read_nodes(row, l->first, l->row.nodes, n, e);
 
     for (size_t i = 0; !rc && i < *n; i++) {
         if (l->row.nodes[i].frame >= l->want.frames)
-            return err_set(e, ERR_CORRUPT, "node %zu names a frame that is not there", first + i);
-        if (first + i >= have)
-            dict_put_node(l->d, (uint32_t)(first + i), l->row.nodes[i]);
+            return err_set(e, ERR_CORRUPT, "node %zu names a frame that is not there",
+                           l->first + i);
+        if (l->first + i >= l->have)
+            dict_put_node(l->d, (uint32_t)(l->first + i), l->row.nodes[i]);
     }
     return rc;
 }
 
-static int load_row(struct load *l, enum key_dict kind, struct str row, uint32_t first,
-                    uint32_t have, size_t *n, struct err *e)
+static int load_row(struct load *l, enum key_dict kind, struct str row, size_t *n, struct err *e)
 {
     switch (kind) {
     case DICT_STRINGS:
-        return load_strings(l, row, first, have, n, e);
+        return load_strings(l, row, n, e);
     case DICT_FRAMES:
-        return load_frames(l, row, first, have, n, e);
+        return load_frames(l, row, n, e);
     case DICT_NODES:
-        return load_nodes(l, row, first, have, n, e);
+        return load_nodes(l, row, n, e);
     }
     CHECK(false);
 }
 
-/* Rows from the chunk that holds `have` up to `want`, without a gap. */
-static int load_kind(struct load *l, struct kv_iter *it, enum key_dict kind, uint32_t have,
-                     uint32_t want, struct err *e)
+/* Loads rows from the chunk that holds l->have up to `want`, without a gap. */
+static int load_kind(struct load *l, struct kv_iter *it, enum key_dict kind, uint32_t want,
+                     struct err *e)
 {
-    uint32_t next = dict_chunk_first(kind, have);
+    uint32_t next = dict_chunk_first(kind, l->have);
     size_t n = 0;
 
     l->d->tails[kind - 1].len = 0;
@@ -262,7 +264,8 @@ static int load_kind(struct load *l, struct kv_iter *it, enum key_dict kind, uin
         if (next == dict_chunk_first(kind, next))
             l->d->tails[kind - 1].len = 0;
         vec_push(&l->d->tails[kind - 1], next);
-        int rc = load_row(l, kind, kv_iter_value(it), next, have, &n, e);
+        l->first = next;
+        int rc = load_row(l, kind, kv_iter_value(it), &n, e);
         if (rc)
             return rc;
         next += (uint32_t)n;
@@ -277,16 +280,18 @@ static int load_kind(struct load *l, struct kv_iter *it, enum key_dict kind, uin
     return 0;
 }
 
-static int load_from(struct load *l, struct kv *kv, const struct kv_snap *snap, enum key_dict kind,
-                     uint32_t have, uint32_t want, struct err *e)
+static int load_from(struct load *l, enum key_dict kind, uint32_t have, uint32_t want,
+                     struct err *e)
 {
     struct dict_id id = l->d->id;
     struct key from, to;
 
+    l->have = have;
     key_dict(&from, id.tenant, id.scope, id.epoch, kind, dict_chunk_first(kind, have));
     key_dict(&to, id.tenant, id.scope, id.epoch, kind, UINT32_MAX);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
-    int rc = load_kind(l, it, kind, have, want, e);
+    struct kv_iter *it =
+        kv_iter_new(l->from.kv, l->from.snap, KV_META, key_str(&from), key_str(&to));
+    int rc = load_kind(l, it, kind, want, e);
     kv_iter_free(it);
     return rc ? err_wrap(e, "dictionary of tenant %u, service %u, epoch %u", id.tenant, id.scope,
                          id.epoch)
@@ -305,12 +310,13 @@ int dict_load(struct dict *d, struct kv *kv, const struct kv_snap *snap, struct 
         return err_set(e, ERR_UNAVAILABLE, "another node continues the dictionaries of this shard");
     l = XNEW(struct load);
     l->d = d;
+    l->from = (struct kv_view){ kv, snap };
     l->want = want;
-    int rc = load_from(l, kv, snap, DICT_STRINGS, have.strings, want.strings, e);
+    int rc = load_from(l, DICT_STRINGS, have.strings, want.strings, e);
     if (!rc)
-        rc = load_from(l, kv, snap, DICT_FRAMES, have.frames, want.frames, e);
+        rc = load_from(l, DICT_FRAMES, have.frames, want.frames, e);
     if (!rc)
-        rc = load_from(l, kv, snap, DICT_NODES, have.nodes, want.nodes, e);
+        rc = load_from(l, DICT_NODES, have.nodes, want.nodes, e);
     if (!rc)
         dict_publish(d, want);
     xfree(l);

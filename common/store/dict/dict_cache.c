@@ -19,8 +19,8 @@
  * loads the rest under d->load. The shard thread opens for writing under d->load too, after
  * loading what is committed by then, and nothing of a dictionary that is not pinned is in flight.
  *
- * Two objects for one epoch may live at once, when the cache dropped one that a reader still holds.
- * Both are prefixes of the same sequence, so they never contradict each other.
+ * Two objects of one epoch may exist at a time, when the cache has dropped an object that a reader
+ * still holds. Both are prefixes of the same sequence, so they never contradict each other.
  *
  * Threads: `lock` guards map, list and the flags cached and pinned; it is held for look-ups and
  * unlinking, never for I/O. d->load is held while rows are read.

@@ -6,9 +6,10 @@
  * without a bound, and every query of its service slow. Over the cap its stacks keep the frames
  * that are known and end in [overflow]; no value is lost, and tomorrow new code is learnt again.
  *
- * The tenant's cap is shared: three quarters are for whoever comes first, the last one only for
- * services that brought less than a hundredth of the cap today. So a few noisy services do not take
- * the names of the others; only very many services together can.
+ * The tenant's cap is shared. Any service may use the first three quarters, in the order of
+ * arrival; only services that brought less than a hundredth of the cap today may use the last
+ * quarter. So a few noisy services cannot use up the names of the others; only very many services
+ * together can.
  *
  * Nothing else degrades a stack. Memory that is short never does: dictionaries that are not in use
  * are dropped and read again (dict_cache.h), or the push is refused before it gets here.

@@ -89,7 +89,8 @@ NODISCARD int exm_leaf_hash(struct exm_walk *w, uint32_t scope, struct str label
                             struct err *e);
 /* A push with an id of its own is in these leaves. */
 void exm_leaf_own(const struct exm_walk *w, struct exm_at *at, uint32_t t, uint32_t duration_ms);
-/* Into the list: leaves of w->at[first, end), all of one service, that are nobody's own. */
+/* Adds leaves of w->at[first, end), all of one service, to the list, without those that a push with
+ * an id of its own covers (exm_leaf_own). */
 NODISCARD int exm_leaf_list(struct exm_walk *w, size_t first, size_t end, struct err *e);
 /* Those of w->wants into the sum or the list. */
 NODISCARD int exm_leaf_ids(struct exm_walk *w, size_t first, size_t end, struct err *e);

@@ -12,8 +12,9 @@
  * and ids say so.
  *
  * A push of over 15 s is spread over the leaves it covers, and its row among exemplars says its
- * start and length. Its start is known to 5 s, so the last leaf may be one that it just misses:
- * then what else the series has there is in no list, rather than the push twice.
+ * start and length. Its start is known to 5 s, so the last leaf may be a leaf that the push does
+ * not reach. Then other data of the series in that leaf are in no list; otherwise the push would be
+ * listed twice.
  */
 #include "common/model/leafid.h"
 
@@ -101,7 +102,7 @@ int exm_leaf_hash(struct exm_walk *w, uint32_t scope, struct str labels, uint64_
     return 0;
 }
 
-/* ---- what is somebody's own ---- */
+/* ---- leaves of pushes with an id of their own ---- */
 
 void exm_leaf_own(const struct exm_walk *w, struct exm_at *at, uint32_t t, uint32_t duration_ms)
 {
@@ -295,7 +296,6 @@ struct one { /* a leaf of a series */
 static int on_vector(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
 {
     struct one *x = cookie;
-    const struct store_exm_query *q = x->w->q;
     struct vec_reader r;
     uint64_t n;
 
@@ -309,8 +309,7 @@ static int on_vector(void *cookie, size_t series, uint32_t t, struct str value, 
     if (vec_peek(value, &r, e))
         return e->code;
     n = r.meta.total;
-    if (x->below &&
-        exm_sum_below(&x->w->below, &x->ref, value, q->call_site, q->call_site_len, &n, e))
+    if (x->below && exm_sum_below(&x->w->below, &x->ref, value, &n, e))
         return e->code;
     x->total = u64_add_sat(x->total, n);
     return 0;

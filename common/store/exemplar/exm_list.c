@@ -134,7 +134,7 @@ static int prune(struct exm_walk *w, struct err *e)
     return 0;
 }
 
-/* Into its cell, beside what is there. */
+/* Adds an item to its cell, which keeps the sums of all its items, and the id of one. */
 static int take_cell(struct exm_walk *w, struct exm_cand *c, uint64_t key, struct err *e)
 {
     uint32_t at = map_u64_get(&w->cells, key);
@@ -227,8 +227,7 @@ static int below_site(struct exm_walk *w, const struct exm_cand *c, uint64_t *re
 
     if (c->leaf)
         return exm_leaf_below(w, at, c->slot, ret, e);
-    return exm_vector_of(w, &x, &vector, e) || exm_sum_below(&w->below, &x, vector, w->q->call_site,
-                                                             w->q->call_site_len, ret, e)
+    return exm_vector_of(w, &x, &vector, e) || exm_sum_below(&w->below, &x, vector, ret, e)
                ? e->code
                : 0;
 }

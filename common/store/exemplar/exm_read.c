@@ -112,7 +112,7 @@ static int check_query(const struct store_exm_query *q, struct err *e)
                        q->grid.points, q->grid.step_ms);
     for (size_t i = 0; i < q->ids_len; i++)
         if (!exid_valid(q->ids[i]) || (i && str_cmp(q->ids[i - 1], q->ids[i]) >= 0))
-            return err_set(e, ERR_INPUT, "ids are not sorted, or one stands there twice");
+            return err_set(e, ERR_INPUT, "ids are not sorted, or an id is given twice");
     return 0;
 }
 
@@ -123,6 +123,8 @@ static int walk_open(struct exm_walk *w, struct store_view *v, const struct stor
 
     w->v = v;
     w->q = q;
+    w->below.site = q->call_site;
+    w->below.site_len = q->call_site_len;
     w->arena = a;
     w->it = kv_iter_new(v->kv, v->snap, KV_EXM, STR_NULL, STR_NULL);
     w->profiles = map_str_new();
@@ -255,8 +257,7 @@ static int take_row(struct exm_walk *w, struct str key, struct str value, struct
     if (vec_peek(row.vector, &r, e))
         return e->code;
     mark = (struct exm_mark){ row.duration_ms, r.meta.total };
-    if (w->q->call_site_len && exm_sum_below(&w->below, &x, row.vector, w->q->call_site,
-                                             w->q->call_site_len, &mark.total, e))
+    if (w->q->call_site_len && exm_sum_below(&w->below, &x, row.vector, &mark.total, e))
         return e->code;
     return take_item(w, &x, at, &mark, e);
 }

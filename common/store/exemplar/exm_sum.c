@@ -61,7 +61,8 @@ static uint32_t out_frame(const struct dict *d, uint32_t id, struct stacks *to)
     return stacks_frame(to, &there);
 }
 
-/* The node of the caller's stacks; STACKS_FULL. Up to what is there, and down again. */
+/* Returns the node of the caller's stacks, or STACKS_FULL. It climbs to the first ancestor that
+ * these stacks have, and adds the nodes below it on the way down. */
 static uint32_t out_node(struct exm_sum *s, struct exm_epoch *x, uint32_t node)
 {
     struct stacks *to = s->to->stacks;
@@ -146,8 +147,7 @@ int exm_sum_add(struct exm_sum *s, const struct exm_ref *x, struct str vector, s
 #define MISS (UINT32_MAX - 1) /* a function was another one */
 
 /* How many functions of the site the path to the node has, up to site_len; MISS. */
-static uint32_t depth_of(struct exm_sum *s, struct exm_epoch *x, uint32_t node,
-                         const struct str *site, size_t site_len)
+static uint32_t depth_of(struct exm_sum *s, struct exm_epoch *x, uint32_t node)
 {
     uint32_t at;
 
@@ -157,17 +157,17 @@ static uint32_t depth_of(struct exm_sum *s, struct exm_epoch *x, uint32_t node,
         vec_push(&s->path, node);
     while (s->path.len) {
         uint32_t below = s->path.ptr[--s->path.len];
-        if (at != MISS && at < site_len) {
+        if (at != MISS && at < s->site_len) {
             const struct frame *f = dict_frame(x->d, dict_node(x->d, below)->frame);
-            at = str_eq(dict_string(x->d, f->func), site[at]) ? at + 1 : MISS;
+            at = str_eq(dict_string(x->d, f->func), s->site[at]) ? at + 1 : MISS;
         }
         map_u64_put(&x->nodes, below, at);
     }
     return at;
 }
 
-int exm_sum_below(struct exm_sum *s, const struct exm_ref *x, struct str vector,
-                  const struct str *site, size_t site_len, uint64_t *ret, struct err *e)
+int exm_sum_below(struct exm_sum *s, const struct exm_ref *x, struct str vector, uint64_t *ret,
+                  struct err *e)
 {
     uint32_t ids[VEC_CHUNK];
     uint64_t values[VEC_CHUNK];
@@ -186,7 +186,7 @@ int exm_sum_below(struct exm_sum *s, const struct exm_ref *x, struct str vector,
         vec_iter_init(&it, &sec);
         while ((n = vec_iter_next(&it, ids, values)) > 0)
             for (size_t i = 0; i < n; i++)
-                if (depth_of(s, epoch, ids[i], site, site_len) == site_len)
+                if (depth_of(s, epoch, ids[i]) == s->site_len)
                     *ret = u64_add_sat(*ret, values[i]);
     }
     return 0;

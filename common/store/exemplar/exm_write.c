@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exm_write: exemplars into the batch of their push; out again when they are old or deleted.
+ * exm_write: writes exemplars in the batch of their push, and deletes them by retention or with
+ * their series.
  *
  * Written with the raw rows of the push, they are acked, deduped and lost or kept with them.
  *
  * Bounds: a service where each request is traced would write an exemplar per request, thousands a
- * second, and fill the disk with rows nobody opens. So a series and type stores rows_per_minute at
- * most, a tenant bytes_per_minute, counted from key to value before compression, in minutes of
- * engine time: what a tenant can hold is retention times the latter, plus a restart's minute. What
- * comes first is kept: agents order samples by stack or by time, not by span, so that is no worse
- * a choice than another, and it needs no second look at rows already written.
+ * second, and fill the disk with rows that are never read. So a series and type stores at most
+ * rows_per_minute, a tenant at most bytes_per_minute (keys and values, before compression), in
+ * minutes of engine time. A tenant can thus hold bytes_per_minute times the retention, plus a
+ * minute's bytes for each restart. The first exemplars of a minute are kept: agents order samples
+ * by stack or by time, not by span, so that choice is no worse than another, and rows already
+ * written need not be read again.
  *
  * Counters go by a hash of the series; if two share one, they share the bound.
  */
@@ -60,7 +62,7 @@ int exemplar_check(const struct store_series *r, size_t nodes, struct err *e)
         if (x->kind < EXID_SPAN || x->kind >= EXID_KINDS || !exid_valid(x->id))
             return err_set(e, ERR_INPUT, "exemplar %zu has no id of a known kind", i);
         if (i && (x->kind < x[-1].kind || (x->kind == x[-1].kind && str_cmp(x[-1].id, x->id) >= 0)))
-            return err_set(e, ERR_INPUT, "exemplars are not sorted, or an id stands there twice");
+            return err_set(e, ERR_INPUT, "exemplars are not sorted, or an id is given twice");
         for (size_t k = 0; k < x->len; k++)
             if (x->nodes[k] > nodes || !x->values[k] || (k && x->nodes[k] <= x->nodes[k - 1]))
                 return err_set(e, ERR_INPUT, "exemplar %zu: node %u of %zu, value %" PRIu64, i,
@@ -207,16 +209,15 @@ uint64_t store_exemplars_retain_ms(struct store *s)
     return now < next ? (uint64_t)(next - now) : 0;
 }
 
-/* Those of the series in one bucket. */
-static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct member *m, uint32_t from,
-                        uint32_t to, size_t bytes_max, struct kv_batch *b, bool *ret_more,
-                        struct err *e)
+/* Erases the exemplars of the range in one bucket. */
+static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct exm_range *r,
+                        struct kv_batch *b, bool *ret_more, struct err *e)
 {
     struct exm_key prefix, row;
     struct exm_ref x;
     bool index;
 
-    exm_series_prefix(&prefix, bucket, m);
+    exm_series_prefix(&prefix, bucket, &r->m);
     kv_iter_seek(it, exm_key_str(&prefix));
     for (; kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
@@ -224,9 +225,9 @@ static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct member
             break;
         if (!exm_key_read(key, &index, &x) || !index)
             return err_set(e, ERR_CORRUPT, "a key of %zu bytes among exemplars", key.len);
-        if (x.t < from || x.t >= to)
+        if (x.t < r->from || x.t >= r->to)
             continue;
-        if (kv_batch_bytes(b) >= bytes_max) {
+        if (kv_batch_bytes(b) >= r->bytes_max) {
             *ret_more = true;
             return 0;
         }
@@ -237,17 +238,17 @@ static int erase_bucket(struct kv_iter *it, uint32_t bucket, const struct member
     return 0;
 }
 
-int exm_erase(struct kv *kv, const struct member *m, uint32_t from, uint32_t to, size_t bytes_max,
-              struct kv_batch *b, bool *ret_more, struct err *e)
+int exm_erase(struct kv *kv, const struct exm_range *r, struct kv_batch *b, bool *ret_more,
+              struct err *e)
 {
     struct kv_iter *it = kv_iter_new(kv, NULL, KV_EXM, STR_NULL, STR_NULL);
-    uint32_t bucket = exm_bucket(from);
+    uint32_t bucket = exm_bucket(r->from);
     int rc = 0;
 
     *ret_more = false;
-    while (!rc && !*ret_more && from < to && exm_seek_bucket(it, &bucket) &&
-           bucket <= exm_bucket(to - 1)) {
-        rc = erase_bucket(it, bucket, m, from, to, bytes_max, b, ret_more, e);
+    while (!rc && !*ret_more && r->from < r->to && exm_seek_bucket(it, &bucket) &&
+           bucket <= exm_bucket(r->to - 1)) {
+        rc = erase_bucket(it, bucket, r, b, ret_more, e);
         bucket++;
     }
     if (!rc)

@@ -113,6 +113,11 @@ NODISCARD int kv_begun_wait(struct kv *k, uint64_t number, uint64_t wait_ms, str
  * snap NULL = now. */
 NODISCARD int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
                      struct buf *out, struct err *e);
+/* A database as of a snapshot, for functions that read many rows. Both are borrowed. */
+struct kv_view {
+    struct kv *kv;
+    const struct kv_snap *snap; /* NULL: the newest committed state at each read */
+};
 struct kv_snap *kv_snap_new(struct kv *k);
 void kv_snap_free(struct kv *k, struct kv_snap *s); /* NULL is fine */
 
@@ -174,11 +179,12 @@ struct kv_far {
 typedef int (*kv_far_fn)(void *cookie, const struct kv_far *f, struct err *e);
 NODISCARD int kv_far(struct kv *k, const struct kv_snap *snap, kv_far_fn each, void *cookie,
                      struct err *e);
-/* Deletes all keys of [from, to), files that hold nothing else at once and whole; `to` is not
- * empty. For what was deleted or hidden before and no snapshot of before needs: snapshots lose it,
- * too. Not atomic: after a crash any part may be there; do it again. Bytes in files that hold other
- * rows, too, are freed by compaction, which a second call a while later sets off: the first one's
- * deletion must be in a file for that. Writer's thread. Errors as kv_write. */
+/* Deletes all keys of [from, to); `to` is not empty. Files that hold no other keys are deleted
+ * whole and at once, also for existing snapshots, so the keys must be deleted or hidden already,
+ * and no older snapshot may need them. Not atomic: after a crash any part may still exist; call it
+ * again. Bytes in files that hold other rows, too, are freed by compaction. A later second call
+ * starts that compaction, since the deletion of the first call must be in a file by then. Writer's
+ * thread. Errors as kv_write. */
 NODISCARD int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to,
                             struct err *e);
 /* Rewrites the files of [from, to) without what was deleted of it, as far as no snapshot needs it;

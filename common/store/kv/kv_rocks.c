@@ -79,7 +79,8 @@ static int rocks_write(struct kv *k, const struct kv_batch *b, bool sync, struct
     if (r->read_only)
         return err_set(e, ERR_UNAVAILABLE, "the database is open for reading only");
     if (r->failed)
-        return err_set(e, r->failed, "an earlier write failed; restart to go on");
+        return err_set(e, r->failed,
+                       "an earlier write failed; no writes until the database is opened again");
     if (b->count) {
         replay(r, b);
         /* It would count each comparison, in memory of this thread that takes a call to find. */
@@ -410,7 +411,8 @@ static int rocks_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct
     char *message = NULL;
 
     if (r->failed)
-        return err_set(e, r->failed, "an earlier write failed; restart to go on");
+        return err_set(e, r->failed,
+                       "an earlier write failed; no writes until the database is opened again");
     rocksdb_delete_file_in_range_cf(r->db, r->cf[cf], from.ptr, from.len, last.ptr, last.len,
                                     &message);
     if (!message)

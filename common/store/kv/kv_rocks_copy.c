@@ -34,7 +34,8 @@ int kv_rocks_checkpoint(struct kv *k, const char *dir, struct err *e)
     struct err flushing;
 
     if (r->failed)
-        return err_set(e, r->failed, "an earlier write failed; restart to go on");
+        return err_set(e, r->failed,
+                       "an earlier write failed; no writes until the database is opened again");
     if (!make(r, dir, e))
         return 0;
     if (e->code != ERR_CORRUPT || kv_flush(k, &flushing))

@@ -426,7 +426,7 @@ static int open_db(const struct kv_opts *o, struct rocks_chain *chain, struct kv
     if (rc)
         return rc;
     if (!exists && o->read_only)
-        return err_set(e, ERR_NOT_FOUND, "there is no database in %s", o->dir);
+        return err_set(e, ERR_NOT_FOUND, "no database was found in %s", o->dir);
     for (size_t i = 0; i < KV_CFS; i++)
         names[i] = families[i].name;
     names[KV_CFS] = DEFAULT_FAMILY;

@@ -2,10 +2,10 @@
  *
  * rocks_wal: no write-ahead log of a database begins before all older ones are on the medium.
  *
- * Recovery replays the logs one after the other, and does not see that the end of an older one is
- * missing if that one ends between two records: the records of the next log are applied over the
- * hole. So what survives a power cut is a prefix of the writes only if a log is on the medium as a
- * whole before the next one has its first record. RocksDB does not see to that:
+ * Recovery replays the logs in order. It does not notice that the end of an older log is missing if
+ * that log ends between two records: it applies the records of the next log over the hole. So a
+ * prefix of the writes survives a power cut only if a whole log is on the medium before the next
+ * log gets its first record. RocksDB does not ensure that:
  *
  * - A log that was recovered when the database was opened is synced by nothing, ever: RocksDB syncs
  *   the logs that it writes itself. With avoid_flush_during_recovery that log stays the only place

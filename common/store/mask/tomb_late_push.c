@@ -89,7 +89,8 @@ int tombs_late_tenant(struct store *s, struct str tenant, const uint8_t wid[16],
         const struct tomb *t = all->at.ptr[i - 1];
         if (t->kind != TOMB_TENANT || !str_eq(t->name, tenant) || !tomb_guarded(s, t))
             continue;
-        rc = wids_known(s->wids, t->tenant, wid, engine_ms, &known, &row, e);
+        rc = wids_known(s->wids, &(struct wid_arrival){ t->tenant, wid, engine_ms }, &known, &row,
+                        e);
         if (!rc && known)
             rc = tombs_late(s, t, e);
     }

@@ -7,10 +7,10 @@
  *
  * Why look-ups and not the sizes RocksDB tells of key ranges: those leave out memtables, where the
  * last minutes are, and are exact to a block only, while most questions are about few rows. The
- * same readers as in a merge find the rows (rollup_read follows lists to members), so what is
- * counted is what a merge would touch. A year's cover has some 15 runs: about a thousand look-ups
- * at most for a service; over many services the sample of each gets smaller. Where rows are few,
- * however many could be there, all are walked: pushes now and then would be missed.
+ * same readers as in a merge find the rows (rollup_read follows lists to members), so the counted
+ * rows are those that a merge would read. A year's cover has some 15 runs: at most about a thousand
+ * look-ups for a service; over many services the sample of each gets smaller. Where there are few
+ * rows in a wide range, all are walked, since a sample would miss rare pushes.
  *
  * Ranges masked by deletes that are not purged yet count as if they were there.
  */
@@ -258,7 +258,7 @@ static int make_cover(struct estimate *x, struct err *e)
     if (!rc && x->part.until < UINT32_MAX)
         in.to = MIN(in.to, cover_split(&floors, x->part.until));
     if (!rc)
-        rc = dirty_load(&dirty, kv, x->v->snap, &part, x->from, x->to, e);
+        rc = dirty_load(&dirty, &(struct kv_view){ kv, x->v->snap }, &part, x->from, x->to, e);
     if (!rc)
         cover_make(&in, &x->cover);
     dirty_deinit(&dirty);

@@ -242,7 +242,8 @@ static int read_sealed(struct functions *x, struct err *e)
 {
     struct tl_part whole = x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &whole.m, whole.from, whole.to, e);
+    int rc = dirty_load(&x->dirty, &(struct kv_view){ x->v->kv, x->v->snap }, &whole.m, whole.from,
+                        whole.to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, &whole, &pieces, e);
@@ -445,7 +446,7 @@ int store_functions(struct store_view *v, const struct store_functions_query *q,
     map_u64_init(&x.by_ptr);
     x.all = xcalloc(q->points, sizeof(*x.all));
     x.all_names = !q->names_len;
-    int rc = tl_targets_open(&x.t, v, &q->q, NULL, 0, a, e);
+    int rc = tl_targets_open(&x.t, v, &(struct targets_query){ .q = &q->q, .arena = a }, e);
     if (x.t.t.type.gauge)
         x.leaves = roaring_bitmap_create();
     for (size_t i = 0; !rc && i < q->names_len; i++) {

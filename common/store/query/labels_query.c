@@ -10,10 +10,10 @@
  *   series    all else: each series that the selector means, with its labels and types.
  *
  * Time is compared by days, with the first and last day a series (or service) had data of a type.
- * The index keeps these days as they were; data that expired since is behind the edge of all reads
- * (floors.h), which is kept per service and type. A series whose last day lies before the day of
- * that edge is in no list. Where some service has such an edge, lists without matchers and time
- * look at series, too, since pairs know no days.
+ * These days do not change when data expire. Expired data are before the edge of all reads
+ * (floors.h), which is stored per service and type. A series whose last day is before the day of
+ * that edge is in no list. If any service has such an edge, lists without matchers and time
+ * read series, too, since label pairs have no days.
  */
 #include <stdlib.h>
 
@@ -268,48 +268,52 @@ static int read_service(struct query *x, uint32_t scope, struct buf *row, bool *
     return yes < 0 ? e->code : 0;
 }
 
-static int on_activity(struct query *x, struct str key, struct str value, uint32_t *scope,
-                       bool *allowed, struct buf *row, struct err *e)
+struct service_at { /* the service that the walk has reached */
+    uint32_t scope; /* 0: none yet */
+    bool allowed;   /* by the selector */
+    struct buf row;
+};
+
+static int on_activity(struct query *x, struct str key, struct str value, struct service_at *at,
+                       struct err *e)
 {
     struct days days;
 
     if (key.len != KEY_ACTIVE_LEN)
         return err_set(e, ERR_CORRUPT, "key of a service's activity has %zu bytes", key.len);
-    if (get_u32be(key.ptr + 5) != *scope) {
-        *scope = get_u32be(key.ptr + 5);
-        if (read_service(x, *scope, row, allowed, e))
+    if (get_u32be(key.ptr + 5) != at->scope) {
+        at->scope = get_u32be(key.ptr + 5);
+        if (read_service(x, at->scope, &at->row, &at->allowed, e))
             return e->code;
     }
     const struct match_type *t = match_type_by_number(&x->m, get_u16be(key.ptr + 9));
     if (days_read(value, &days, e))
         return e->code;
-    if (!t || !*allowed || !is_active(x, *scope, t->number, days))
+    if (!t || !at->allowed || !is_active(x, at->scope, t->number, days))
         return 0;
-    struct label label = { SERVICE_LABEL, str_sub(buf_str(row), 5, row->len) };
+    struct label label = { SERVICE_LABEL, str_sub(buf_str(&at->row), 5, at->row.len) };
     struct labels l = { &label, 1 };
     return contribute(x, &l, t, e);
 }
 
 static int walk_services(struct query *x, struct err *e)
 {
-    uint32_t scope = 0; /* none has number 0 */
-    bool allowed = false;
+    struct service_at at = { 0 };
     struct key from, to;
-    struct buf row;
     int rc = 0;
 
     key_table(&from, KEY_ACTIVE, x->m.tenant);
     to = from;
     key_end(&to);
-    buf_init(&row, TEXT_MAX);
+    buf_init(&at.row, TEXT_MAX);
     struct kv_iter *it =
         kv_iter_new(x->m.v->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
-        rc = on_activity(x, kv_iter_key(it), kv_iter_value(it), &scope, &allowed, &row, e);
+        rc = on_activity(x, kv_iter_key(it), kv_iter_value(it), &at, e);
     if (!rc)
         rc = kv_iter_status(it, e);
     kv_iter_free(it);
-    buf_deinit(&row);
+    buf_deinit(&at.row);
     return rc;
 }
 

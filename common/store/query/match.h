@@ -54,7 +54,8 @@ typedef int (*match_fn)(void *cookie, const struct match_series *s, struct err *
 NODISCARD int match_each(struct match *m, const atomic_bool *cancel, match_fn fn, void *cookie,
                          struct err *e);
 
-/* Services that the matchers of their name allow; whether a series of theirs matches is open. */
+/* Calls fn for each service that the matchers of the service name allow. Whether a service has
+ * series that match is not checked. */
 typedef int (*match_service_fn)(void *cookie, uint32_t scope, struct str name, struct err *e);
 NODISCARD int match_services(struct match *m, match_service_fn fn, void *cookie, struct err *e);
 bool match_is_service(struct str name); /* of a label: it holds the service's name */

@@ -366,7 +366,7 @@ static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e
     if (!rc && m->part.until < UINT32_MAX)
         in.to = MIN(in.to, cover_split(&floors, m->part.until));
     if (!rc)
-        rc = dirty_load(&dirty, kv, m->v->snap, &part, from, to, e);
+        rc = dirty_load(&dirty, &(struct kv_view){ kv, m->v->snap }, &part, from, to, e);
     if (!rc)
         cover_make(&in, &m->cover);
     dirty_deinit(&dirty);

@@ -36,9 +36,13 @@ struct reader {
 
 typedef int (*row_fn)(struct reader *x, size_t group, uint32_t t, struct str row, struct err *e);
 
-/* Rows of one group with t in [from, to), which lie in one bucket. */
-static int scan_group(struct reader *x, struct kv_iter *it, uint32_t level, size_t group,
-                      uint32_t from, uint32_t to, row_fn fn, struct err *e)
+struct piece { /* rows of a level with t in [from, to), all in one bucket */
+    uint32_t level, from, to;
+    row_fn fn; /* is called with each */
+};
+
+static int scan_group(struct reader *x, struct kv_iter *it, const struct piece *p, size_t group,
+                      struct err *e)
 {
     const struct rollup_read *r = x->r;
     struct member m = { r->tenant, r->scope, r->ptype, r->gids[group] }, row;
@@ -46,17 +50,17 @@ static int scan_group(struct reader *x, struct kv_iter *it, uint32_t level, size
     struct key k;
     int rc = 0;
 
-    key_ru(&k, level, &m, from);
+    key_ru(&k, p->level, &m, p->from);
     if (!kv_iter_valid(it) || str_cmp(kv_iter_key(it), key_str(&k)) < 0)
         kv_iter_seek(it, key_str(&k));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         if (!key_ru_read(kv_iter_key(it), &row_level, &row, &t, &entry))
             return err_set(e, ERR_CORRUPT, "key of a roll-up has %zu bytes", kv_iter_key(it).len);
-        if (memcmp(kv_iter_key(it).ptr, k.b, KEY_MEMBER_HEAD) != 0 || t >= to)
+        if (memcmp(kv_iter_key(it).ptr, k.b, KEY_MEMBER_HEAD) != 0 || t >= p->to)
             return 0;
         rc = store_check_canceled(r->cancel, e);
         if (!rc)
-            rc = fn(x, group, t, kv_iter_value(it), e);
+            rc = p->fn(x, group, t, kv_iter_value(it), e);
     }
     return rc ? rc : kv_iter_status(it, e);
 }
@@ -77,8 +81,9 @@ static int scan_rows(struct reader *x, uint32_t level, uint32_t from, uint32_t t
     struct kv_iter *it = kv_iter_new(r->v->kv, r->v->snap, KV_RU, key_str(&k), key_str(&end));
     for (uint32_t at = from; !rc && at < to;) {
         uint32_t behind = MIN(to, at - at % width + width);
+        struct piece p = { level, at, behind, fn };
         for (size_t i = 0; !rc && i < r->len; i++)
-            rc = scan_group(x, it, level, i, at, behind, fn, e);
+            rc = scan_group(x, it, &p, i, e);
         at = behind;
     }
     kv_iter_free(it);

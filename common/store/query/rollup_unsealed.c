@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rollup_raw: unsealed rows of groups: sums that are in memory (hot.h), and where there are none
- * all unsealed rows of the service and type, and of which group the series of each is. Where every
- * group is asked for alike that question is not asked; else the groups of all series of the service
- * are read once.
+ * rollup_unsealed: unsealed rows of groups. It reads sums in memory (hot.h); where memory has no
+ * sums, it reads all unsealed rows of the service and type, and finds the group of each row's
+ * series. If all groups are wanted and count as one, their groups are not looked up; else the
+ * groups of all series of the service are read once.
  *
  * Rows of a series may be in one group by one rule and in another by the next; both have the same
  * values of all labels the query looks at (targets_plan.c), so either tells.

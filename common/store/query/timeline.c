@@ -32,7 +32,7 @@
 
 struct cell {
     uint64_t value, writes;
-    uint64_t sixths; /* of a unit: what is left of pushes spread over 2 or 3 slots */
+    uint64_t sixths; /* of a unit: remainders of pushes spread over 2 or 3 slots */
 };
 struct line {                /* one group of the answer */
     struct cell *cells;      /* by point; NULL until there is data */
@@ -119,7 +119,7 @@ static void add_spread(struct timeline *x, struct line *l, uint32_t t, uint64_t 
     }
 }
 
-/* Points of a minute and more, and what was kept without slots, count where they begin. */
+/* Points of a minute and more, and data that are stored without slots, count where they begin. */
 static void add_total(struct timeline *x, struct line *l, uint32_t t, uint64_t total,
                       uint64_t writes)
 {
@@ -325,7 +325,8 @@ static int read_sealed(struct timeline *x, struct err *e)
 {
     const struct tl_part *p = &x->part;
     mask_parts pieces = { 0 };
-    int rc = dirty_load(&x->dirty, x->v->kv, x->v->snap, &p->m, p->from, p->to, e);
+    int rc =
+        dirty_load(&x->dirty, &(struct kv_view){ x->v->kv, x->v->snap }, &p->m, p->from, p->to, e);
 
     if (!rc)
         rc = tl_targets_pieces(&x->t, p, &pieces, e);
@@ -335,7 +336,8 @@ static int read_sealed(struct timeline *x, struct err *e)
     return rc;
 }
 
-/* Are all targets of the part of one group of the answer? Then nobody asks whose a row is. */
+/* True if all targets of the part belong to one group of the answer. Then the series of a row need
+ * not be looked up. */
 static bool one_line(const struct timeline *x)
 {
     const struct target *t = x->t.t.at.ptr + x->part.p.base;
@@ -489,7 +491,10 @@ int store_timeline(struct store_view *v, const struct store_timeline_query *q, s
                        ": want 1 to %u points of at least 1 ms",
                        q->points, q->step_ms, q->origin_ms, POINTS_MAX);
     tl_grid_init(&x.t.grid, q->origin_ms, q->step_ms, q->points);
-    int rc = tl_targets_open(&x.t, v, &q->q, q->group_by, q->group_by_len, a, e);
+    struct targets_query ask = {
+        .q = &q->q, .group_by = q->group_by, .group_by_len = q->group_by_len, .arena = a
+    };
+    int rc = tl_targets_open(&x.t, v, &ask, e);
     ret->gauge = x.t.t.type.gauge;
     if (!rc)
         rc = read_all(&x, e);

@@ -9,9 +9,9 @@
  *                                writes it
  *   l >= 2                       if the node is not dirty
  *
- * The base of timelines is finer than that of members' vectors where level 1 is the finest kept; a
- * gap (deleted data) takes whole base nodes of the vectors all the same, so that a timeline and a
- * flame graph leave out the same.
+ * Where level 1 is the finest kept level, the base of timelines is finer than that of members'
+ * vectors. A gap (deleted data) still takes whole base nodes of the vectors, so that a timeline and
+ * a flame graph leave out the same data.
  */
 #include "common/store/query/tl_cover.h"
 

@@ -40,9 +40,11 @@ static int load_floors(struct tl_targets *x, struct store_view *v, const struct 
     return 0;
 }
 
-int tl_targets_open(struct tl_targets *x, struct store_view *v, const struct store_query *q,
-                    const struct str *group_by, size_t group_by_len, struct arena *a, struct err *e)
+int tl_targets_open(struct tl_targets *x, struct store_view *v, const struct targets_query *ask,
+                    struct err *e)
 {
+    const struct store_query *q = ask->q;
+    struct arena *a = ask->arena;
     struct tl_grid *g = &x->grid;
 
     x->t = (struct targets){ 0 };
@@ -54,14 +56,9 @@ int tl_targets_open(struct tl_targets *x, struct store_view *v, const struct sto
     tl_grid_asked(g, &g->from, &g->to);
     for (struct arena_mark mark = arena_mark(a);; arena_rewind(a, mark)) {
         uint32_t from = g->from, to = g->to, lead = spread ? MIN(LEAD_SLOTS, from) : 0;
-        struct targets_query tq = {
-            .q = q,
-            .start_ms = slot_to_ms(from - lead),
-            .end_ms = slot_to_ms(to),
-            .group_by = group_by,
-            .group_by_len = group_by_len,
-            .arena = a,
-        };
+        struct targets_query tq = *ask;
+        tq.start_ms = slot_to_ms(from - lead);
+        tq.end_ms = slot_to_ms(to);
         int rc = targets_plan(&x->t, v, &tq, e);
         g->lead = x->t.type.gauge ? 0 : lead;
         if (!rc && from < to)

@@ -16,10 +16,11 @@ struct tl_targets {
     VEC(struct floors) floors; /* by part */
     VEC(struct spread) spread; /* the same; empty: pushes are not spread */
 };
-/* x->grid is initialised (tl_grid_init); it gets its bounds. tl_targets_close in any case. */
+/* Plans the targets of a query, and sets the bounds of x->grid, which the caller has initialised
+ * with tl_grid_init. Times of *ask are not used, since the grid has them. Call tl_targets_close
+ * in any case. */
 NODISCARD int tl_targets_open(struct tl_targets *x, struct store_view *v,
-                              const struct store_query *q, const struct str *group_by,
-                              size_t group_by_len, struct arena *a, struct err *e);
+                              const struct targets_query *ask, struct err *e);
 void tl_targets_close(struct tl_targets *x);
 
 /* Part number i (targets_part) and the slots of the grid it answers for; from >= to: none. */

@@ -6,10 +6,10 @@
  *                                      │              level 0: + the rows of each leaf, if ROLLED0
  *                                      └─ below floor[1]: (group, base node) + the rows
  *
- * A minute knows its members (rollup_row.h). When they become ROLLUP_ROW_ROLLED it gets rows of
- * level 0: sums of the members' leaves as they are stored, and of the new rows. From then on it is
- * ROLLED0. So a part of a minute is answered by one row per leaf, or by the leaves of fewer than
- * 32 members.
+ * The row of a minute lists its members (rollup_row.h). When their number reaches
+ * ROLLUP_ROW_ROLLED, the minute gets rows of level 0: sums of the members' stored leaves and of the
+ * new rows. From then on it is ROLLED0. So a query for a part of a minute reads one row per leaf,
+ * or the leaves of fewer than 32 members.
  *
  * The first seal of a minute reads nothing. A later one adds to the row that is there; a large row
  * is not written again for every dribble: what came late stands behind it in rows of its own, which
@@ -28,6 +28,7 @@
 #include "common/store/codec/function_cost.h"
 #include "common/store/dict/dict_cache.h"
 #include "common/store/seal/rollup_seal.h"
+#include "common/store/seal/seal_steps.h"
 #include "common/store/state/floors.h"
 #include "common/store/state/function_cost_calc.h"
 #include "common/store/state/rollup_row.h"
@@ -154,23 +155,20 @@ static int read_old(struct seal *a, uint32_t level, uint32_t t, struct err *e)
     return rc;
 }
 
-/* Adds the stored row of a member, if it has one, to a sum: as a vector of its own, or as one that
- * a list stands for. */
-static int add_member_row(struct seal *a, uint32_t level, uint64_t series, uint32_t t, bool listed,
-                          struct rollup_row_sum *to, struct err *e)
+/* Reads the stored row of a member into the arena; v->ptr is NULL if the member has none. */
+static int read_member(struct seal *a, uint32_t level, uint64_t series, uint32_t t, struct str *v,
+                       struct err *e)
 {
     struct member m = a->m;
-    struct str v;
     struct key k;
 
+    *v = STR_NULL;
     m.series = series;
     key_member(&k, level, &m, t);
     int rc = kv_get(a->s->kv, NULL, level ? KV_COARSE : KV_FINE, key_str(&k), &a->x->row, e);
     if (rc)
         return rc == ERR_NOT_FOUND ? 0 : rc;
-    if (keep(a->x, buf_str(&a->x->row), &v, e))
-        return e->code;
-    return listed ? rollup_row_sum_listed(to, v, e) : rollup_row_sum_vector(to, v, e);
+    return keep(a->x, buf_str(&a->x->row), v, e);
 }
 
 /* ---- writing ---- */
@@ -231,7 +229,8 @@ static int put_sum(struct seal *a, uint32_t level, uint32_t t, struct rollup_row
 
 /* ---- a minute ---- */
 
-/* What is known of the minute before this entry: x->ids, sorted, and whether it is ROLLED0. */
+/* Reads the state of the minute before this entry: its members into x->ids, sorted, and whether it
+ * is ROLLED0. */
 static int read_members(struct seal *a, bool *ret_rolled, struct err *e)
 {
     struct rollup *x = a->x;
@@ -271,14 +270,18 @@ static int sum_leaf(struct seal *a, uint32_t minute, uint32_t i, bool crossing, 
 {
     struct rollup *x = a->x;
     uint32_t leaf = minute + i * LEAF_SLOTS;
+    struct str v;
     int rc = 0;
 
     rollup_row_sum_begin(&x->sum);
     for (size_t j = 0; !rc && j < a->n; j++)
         if (slot_leaf(row_at(a, j)->t) == leaf)
             rc = rollup_row_sum_vector(&x->sum, row_at(a, j)->vector, e);
-    for (size_t j = 0; !rc && crossing && j < x->ids.len; j++)
-        rc = add_member_row(a, 0, x->ids.ptr[j], leaf, false, &x->sum, e);
+    for (size_t j = 0; !rc && crossing && j < x->ids.len; j++) {
+        rc = read_member(a, 0, x->ids.ptr[j], leaf, &v, e);
+        if (!rc && v.ptr)
+            rc = rollup_row_sum_vector(&x->sum, v, e);
+    }
     return rc;
 }
 
@@ -408,14 +411,24 @@ static int fold_base(struct seal *a, uint32_t level, uint32_t t, struct err *e)
         return rc;
     bool list = !sum->many && rollup_row_sum_ids(sum) < ROLLUP_ROW_VECTOR_FROM &&
                 !groups_change(a->scope, t, t + LEVELS[level].node);
-    for (size_t i = 0; !rc && !list && sum->lists && i < r.len; i++)
-        rc = add_member_row(a, level, rollup_row_id(&r, i), t, true, sum, e);
+    for (size_t i = 0; !rc && !list && sum->lists && i < r.len; i++) {
+        struct str v;
+        rc = read_member(a, level, rollup_row_id(&r, i), t, &v, e);
+        if (!rc && v.ptr)
+            rc = rollup_row_sum_listed(sum, v, e);
+    }
     if (!rc)
         rc = rollup_row_sum_end(sum, list ? ROLLUP_ROW_LIST : ROLLUP_ROW_VECTOR, &x->out, e);
     if (rc)
         return rc;
     put(a, KV_RU, level, t, buf_str(&x->out));
-    tl_rows_built(a->s->tl_rows, true, level, &a->m, t, sum->meta.total, sum->meta.writes);
+    struct tl_rows_point point = { .m = &a->m,
+                                   .group = true,
+                                   .level = level,
+                                   .t = t,
+                                   .total = sum->meta.total,
+                                   .writes = sum->meta.writes };
+    tl_rows_built(a->s->tl_rows, &point);
     return put_functions(a, level, t, e);
 }
 
@@ -428,8 +441,12 @@ static int add_points(struct seal *a, struct err *e)
     for (size_t i = 0; i < a->n; i++) {
         if (vec_peek(row_at(a, i)->vector, &v, e))
             return e->code;
-        tl_rows_sealed(a->s->tl_rows, true, &a->m, a->f->at, row_at(a, i)->t, v.meta.total,
-                       v.meta.writes);
+        struct tl_rows_point point = { .m = &a->m,
+                                       .group = true,
+                                       .t = row_at(a, i)->t,
+                                       .total = v.meta.total,
+                                       .writes = v.meta.writes };
+        tl_rows_sealed(a->s->tl_rows, a->f->at, &point);
     }
     return 0;
 }
@@ -469,7 +486,8 @@ static void push(struct seal *a, uint64_t gid, uint32_t row)
         vec_push(&a->x->items, ((struct item){ gid, t, row }));
 }
 
-/* The nodes that each row belongs to. Rows from before there were groups have none. */
+/* Finds the nodes that each row belongs to. A row belongs to none if its time is older than the
+ * groups of its service. */
 static int find_nodes(struct seal *a, size_t n, struct err *e)
 {
     const struct member *m = &a->rows[0].m;
@@ -485,7 +503,8 @@ static int find_nodes(struct seal *a, size_t n, struct err *e)
         const struct seal_row *r = &a->rows[i];
         if (!i || r->m.series != r[-1].m.series)
             cached = series_peek(a->s->series, m->tenant, m->scope, r->m.series);
-        if (groups_of(a->s->groups, a->scope, cached, r->m.series, r->t, &gid, e))
+        if (groups_of(a->s->groups, a->scope, &(struct group_data){ cached, r->m.series, r->t },
+                      &gid, e))
             return e->code;
         if (gid)
             push(a, gid, (uint32_t)i);
@@ -499,11 +518,12 @@ static int find_nodes(struct seal *a, size_t n, struct err *e)
     return 0;
 }
 
-int rollup_seal(struct store *s, uint64_t entry, const struct seal_row *rows, size_t n,
-                const struct floors *f, struct kv_batch *b, struct err *e)
+int rollup_seal(const struct apply *of, const struct seal_row *rows, size_t n,
+                const struct floors *f, struct err *e)
 {
+    struct store *s = of->s;
     struct seal a = {
-        .s = s, .x = s->rollup, .rows = rows, .entry = (uint32_t)entry, .f = f, .b = b
+        .s = s, .x = s->rollup, .rows = rows, .entry = (uint32_t)of->n->n, .f = f, .b = of->b
     };
 
     CHECK(n && n < UINT32_MAX);

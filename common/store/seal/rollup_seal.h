@@ -9,19 +9,19 @@
 #include "common/store/codec/raw.h"
 #include "common/store/kv/kv.h"
 
+struct apply; /* seal_steps.h */
 struct dict_cache;
 struct floors;
-struct store;
 
 /* Memory of the shard thread. */
 struct rollup;
 struct rollup *rollup_new(struct dict_cache *dicts);
 void rollup_free(struct rollup *x); /* NULL is fine */
 
-/* Puts the roll-ups and timeline points of groups that the rows of one (tenant, scope, ptype) lead
- * to; `rows` are in order of series, then t. Reads what is stored now: the leaves of this entry
- * must not be written yet. */
-NODISCARD int rollup_seal(struct store *s, uint64_t entry, const struct seal_row *rows, size_t n,
-                          const struct floors *f, struct kv_batch *b, struct err *e);
+/* Puts into the batch of *a the roll-ups and timeline points of the groups that rows of one
+ * (tenant, scope, ptype) belong to; `rows` are in order of series, then t. It reads stored leaves,
+ * so the leaves of this entry must not be written yet. */
+NODISCARD int rollup_seal(const struct apply *a, const struct seal_row *rows, size_t n,
+                          const struct floors *f, struct err *e);
 
 #endif

@@ -198,7 +198,7 @@ static int find_groups(struct apply *a, const struct seal_rows *rows, struct err
             return e->code;
         if (!i || r[-1].m.series != m->series || !same_part(r - 1, r))
             cached = series_peek(s->series, m->tenant, m->scope, m->series);
-        if (groups_of(s->groups, scope, cached, m->series, r->t, &gid, e))
+        if (groups_of(s->groups, scope, &(struct group_data){ cached, m->series, r->t }, &gid, e))
             return e->code;
         vec_push(&a->gids, gid);
     }

@@ -81,18 +81,29 @@ static void key_behind(struct key *k, struct str key)
     k->len = key.len + 1;
 }
 
-/* Committed rows of due minutes from *from on into the arena; *ret_more: not all of them, go on at
- * *from. */
-static int collect(struct store *s, struct key *from, uint32_t end, size_t rows_max,
-                   struct seal_entry *n, struct seal_rows *rows, bool *ret_more, struct err *e)
+struct due { /* minutes [low, end), at a time */
+    int64_t engine_ms;
+    uint32_t low, end;
+    size_t rows_max; /* of one entry */
+};
+struct collected {
+    struct seal_entry entry;
+    struct seal_rows rows; /* bytes in the shard's arena */
+};
+
+/* Copies committed rows of due minutes, from *from on, into *into, and moves *from behind the last
+ * one. *ret_more is true if rows of these minutes are left. */
+static int collect(struct store *s, const struct due *d, struct key *from, struct collected *into,
+                   bool *ret_more, struct err *e)
 {
+    struct seal_rows *rows = &into->rows;
     struct key to;
     int rc = 0;
 
-    key_raw_bucket(&to, end);
+    key_raw_bucket(&to, d->end);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RAW, key_str(from), key_str(&to));
-    for (; kv_iter_valid(it) && rows->at.len < rows_max && !enough(s); kv_iter_next(it)) {
-        rc = collect_row(s, it, n, rows, e);
+    for (; kv_iter_valid(it) && rows->at.len < d->rows_max && !enough(s); kv_iter_next(it)) {
+        rc = collect_row(s, it, &into->entry, rows, e);
         if (rc)
             break;
         key_behind(from, kv_iter_key(it));
@@ -108,7 +119,8 @@ static int collect(struct store *s, struct key *from, uint32_t end, size_t rows_
     return rc;
 }
 
-/* Where an entry of the minutes [low, end) begins; whether that is behind others of them. */
+/* Sets *ret to the key at which an entry of the minutes [low, end) begins. True if rows of these
+ * minutes may be before it. */
 static bool begin_at(const struct store *s, uint32_t low, uint32_t end, struct key *ret)
 {
     struct key last;
@@ -122,19 +134,19 @@ static bool begin_at(const struct store *s, uint32_t low, uint32_t end, struct k
     return true;
 }
 
-/* One entry of the minutes [low, end); *ret_rows: how many it has, or would have had. */
-static int seal_one(struct store *s, int64_t engine_ms, uint32_t low, uint32_t end, size_t rows_max,
-                    size_t *ret_rows, bool *ret_more, struct err *e)
+/* Writes one entry of these minutes. *ret_rows is the number of its rows, also if it fails. */
+static int seal_one(struct store *s, const struct due *d, size_t *ret_rows, bool *ret_more,
+                    struct err *e)
 {
-    struct seal_entry n = { .n = atomic_load(&s->applied) + 1, .engine_ms = engine_ms };
-    struct seal_rows rows = { 0 };
+    struct collected c = { .entry = { .n = atomic_load(&s->applied) + 1,
+                                      .engine_ms = d->engine_ms } };
     struct key from;
-    bool behind = begin_at(s, low, end, &from);
+    bool behind = begin_at(s, d->low, d->end, &from);
 
     arena_reset(s->arena);
-    int rc = collect(s, &from, end, rows_max, &n, &rows, ret_more, e);
-    if (!rc && rows.at.len)
-        rc = seal_apply(s, &n, &rows, e);
+    int rc = collect(s, d, &from, &c, ret_more, e);
+    if (!rc && c.rows.at.len)
+        rc = seal_apply(s, &c.entry, &c.rows, e);
     else if (!rc && !behind)
         s->empty_after_ms = clock_mono_ms(s->o.clock) + EMPTY_PACE_MS;
     if (rc != ERR_LIMIT) /* else the same rows are tried again, fewer of them */
@@ -142,25 +154,27 @@ static int seal_one(struct store *s, int64_t engine_ms, uint32_t low, uint32_t e
     if (!rc && *ret_more)
         s->seal_from = from;
     else if (!rc && behind)
-        *ret_more = raw_counts_low(&s->raw) < end;
-    *ret_rows = rows.at.len;
-    vec_free(&rows.at);
+        *ret_more = raw_counts_low(&s->raw) < d->end;
+    *ret_rows = c.rows.at.len;
+    vec_free(&c.rows.at);
     return rc;
 }
 
 static int seal_due(struct store *s, int64_t engine_ms, bool fresh, size_t rows_max, bool *ret_more,
                     struct err *e)
 {
-    uint32_t low = fresh ? MAX(s->raw_low, s->sealed_high) : s->raw_low;
-    uint32_t end = due_end(s, engine_ms);
+    struct due d = { .engine_ms = engine_ms,
+                     .low = fresh ? MAX(s->raw_low, s->sealed_high) : s->raw_low,
+                     .end = due_end(s, engine_ms),
+                     .rows_max = rows_max };
     int rc;
 
-    if (raw_counts_low(&s->raw) >= end || low >= end)
+    if (raw_counts_low(&s->raw) >= d.end || d.low >= d.end)
         return 0;
     do { /* few rows may change large nodes: where a batch cannot be that large, fewer of them */
-        rc = seal_one(s, engine_ms, low, end, rows_max, &rows_max, ret_more, e);
-        rows_max /= 2;
-    } while (rc == ERR_LIMIT && rows_max);
+        rc = seal_one(s, &d, &d.rows_max, ret_more, e);
+        d.rows_max /= 2;
+    } while (rc == ERR_LIMIT && d.rows_max);
     if (!rc && !*ret_more && !fresh)
         s->late_after_ms = clock_mono_ms(s->o.clock) + LATE_PACE_MS;
     return rc;

@@ -13,7 +13,7 @@
  * the next seal adds it to the leaf. A minute that no entry touched yet cannot have leaves, so the
  * usual case reads nothing before it writes (store.sealed_high).
  *
- * A leaf of one row takes the row's bytes as they are: no decoding, no encoding.
+ * A leaf of one row takes the bytes of the row unchanged: no decoding, no encoding.
  */
 #include <stdlib.h>
 
@@ -38,16 +38,22 @@ static int read_old(struct apply *a, enum kv_cf cf, const struct key *k, uint32_
     return rc;
 }
 
-/* The node under k becomes itself + the rows; its bytes are in *ret until the next call. */
-static int fold(struct apply *a, enum kv_cf cf, const struct key *k, uint32_t t,
-                const struct seal_row *r, size_t n, struct str *ret, struct err *e)
+struct node { /* the row of a node of a series */
+    enum kv_cf cf;
+    struct key k;
+    uint32_t t;
+};
+
+/* Adds rows to a node; the bytes of the sum are in *ret until the next call. */
+static int fold(struct apply *a, const struct node *to, const struct seal_row *r, size_t n,
+                struct str *ret, struct err *e)
 {
     bool found;
-    int rc = read_old(a, cf, k, t, &found, e);
+    int rc = read_old(a, to->cf, &to->k, to->t, &found, e);
 
     if (!rc && !found && n == 1) {
         *ret = r->vector;
-        kv_batch_put(a->b, cf, key_str(k), *ret);
+        kv_batch_put(a->b, to->cf, key_str(&to->k), *ret);
         return 0;
     }
     vecsum_begin(&a->fold);
@@ -58,9 +64,9 @@ static int fold(struct apply *a, enum kv_cf cf, const struct key *k, uint32_t t,
     if (!rc)
         rc = vecsum_end(&a->fold, &a->out, e);
     if (rc)
-        return err_wrap(e, "node at slot %u of series %016" PRIx64, t, r->m.series);
+        return err_wrap(e, "node at slot %u of series %016" PRIx64, to->t, r->m.series);
     *ret = buf_str(&a->out);
-    kv_batch_put(a->b, cf, key_str(k), *ret);
+    kv_batch_put(a->b, to->cf, key_str(&to->k), *ret);
     return 0;
 }
 
@@ -68,18 +74,23 @@ static int fold(struct apply *a, enum kv_cf cf, const struct key *k, uint32_t t,
 static int fold_node(struct apply *a, uint32_t base, uint32_t t, const struct seal_row *r, size_t n,
                      struct err *e)
 {
+    struct node to; /* not initialised as a whole: the key is large */
     struct vec_reader v;
     struct str row;
-    struct key k;
 
-    key_member(&k, base, &r->m, t);
-    if (fold(a, base ? KV_COARSE : KV_FINE, &k, t, r, n, &row, e))
+    to.cf = base ? KV_COARSE : KV_FINE;
+    to.t = t;
+    key_member(&to.k, base, &r->m, t);
+    if (fold(a, &to, r, n, &row, e))
         return e->code;
     if (!base)
         return 0;
     if (vec_peek(row, &v, e))
         return e->code;
-    tl_rows_built(a->s->tl_rows, false, base, &r->m, t, v.meta.total, v.meta.writes);
+    struct tl_rows_point point = {
+        .m = &r->m, .level = base, .t = t, .total = v.meta.total, .writes = v.meta.writes
+    };
+    tl_rows_built(a->s->tl_rows, &point);
     return 0;
 }
 
@@ -145,9 +156,11 @@ static int fold_timelines(struct apply *a, const struct floors *f, const struct 
     for (size_t i = 0; i < n; i++) {
         if (vec_peek(r[i].vector, &v, e))
             return e->code;
+        struct tl_rows_point point = {
+            .m = &r[i].m, .t = r[i].t, .total = v.meta.total, .writes = v.meta.writes
+        };
         if (r[i].t >= f->at[KEY_LEVELS - 1])
-            tl_rows_sealed_above(a->s->tl_rows, false, &r[i].m, f->at, r[i].t, v.meta.total,
-                                 v.meta.writes);
+            tl_rows_sealed_above(a->s->tl_rows, f->at, &point);
     }
     for (size_t i = 0; i < n; i += len) {
         uint32_t chunk = r[i].t - r[i].t % LEVELS[0].tl_chunk;
@@ -202,7 +215,7 @@ int seal_section(struct apply *a, const struct seal_row *rows, size_t n, struct 
 
     if (floors_get(a->s, &rows->m, &f, e) || fold_nodes(a, &f, rows, n, e) ||
         fold_timelines(a, &f, rows, n, e) || ledger_sealed(a->s, rows, n, &f, a->b, e) ||
-        rollup_seal(a->s, a->n->n, rows, n, &f, a->b, e))
+        rollup_seal(a, rows, n, &f, e))
         return e->code;
     return mark(a, &f, rows, n, e);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal_steps.h: what the files of the seal share. Nobody else includes it.
+ * seal_steps.h: what the files of the seal and of deletes share.
  */
 #ifndef COMMON_STORE_SEAL_SEAL_STEPS_H
 #define COMMON_STORE_SEAL_SEAL_STEPS_H

@@ -44,15 +44,15 @@ int dirty_row_read(struct str row, struct dirty_mark *ret, struct err *e)
     return 0;
 }
 
-int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct member *m, uint32_t level,
-              uint32_t t, struct dirty_mark *ret, struct err *e)
+int dirty_get(const struct kv_view *v, const struct member *m, uint32_t level, uint32_t t,
+              struct dirty_mark *ret, struct err *e)
 {
     char bytes[DIRTY_ROW_LEN + 1];
     struct buf row = { .ptr = bytes, .cap = sizeof(bytes), .max = sizeof(bytes) };
     struct key k;
 
     key_dirty(&k, m, level, t);
-    int rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
+    int rc = kv_get(v->kv, v->snap, KV_META, key_str(&k), &row, e);
     return rc ? rc : dirty_row_read(buf_str(&row), ret, e);
 }
 
@@ -124,7 +124,7 @@ static int mark_level(struct store *s, struct kv_batch *b, const struct dirty_ch
     if (stands && (!due || old.entry == c->entry))
         return 0;
     if (due) {
-        int rc = stands ? 0 : dirty_get(s->kv, NULL, &c->m, level, t, &old, e);
+        int rc = stands ? 0 : dirty_get(&(struct kv_view){ .kv = s->kv }, &c->m, level, t, &old, e);
         if (rc && rc != ERR_NOT_FOUND)
             return rc;
         new = (struct dirty_mark){ c->entry, old.since };
@@ -164,15 +164,14 @@ void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, ui
 
 /* ---- sets ---- */
 
-static int load_level(struct dirty_set *d, struct kv_iter *it, const struct member *m,
-                      uint32_t level, uint32_t from, uint32_t to, struct err *e)
+/* Adds marks of the level before slot `to`, from where `it` is. */
+static int load_level(struct dirty_set *d, struct kv_iter *it, uint32_t level, uint32_t to,
+                      struct err *e)
 {
     struct member at;
     uint32_t row_level, t;
-    struct key k;
 
-    key_dirty(&k, m, level, from - from % LEVELS[level].node);
-    for (kv_iter_seek(it, key_str(&k)); kv_iter_valid(it); kv_iter_next(it)) {
+    for (; kv_iter_valid(it); kv_iter_next(it)) {
         if (!key_dirty_read(kv_iter_key(it), &at, &row_level, &t))
             return err_set(e, ERR_CORRUPT, "key of a mark has %zu bytes", kv_iter_key(it).len);
         if (row_level != level || t >= to)
@@ -182,10 +181,10 @@ static int load_level(struct dirty_set *d, struct kv_iter *it, const struct memb
     return kv_iter_status(it, e);
 }
 
-int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
-               const struct member *m, uint32_t from, uint32_t to, struct err *e)
+int dirty_load(struct dirty_set *d, const struct kv_view *v, const struct member *m, uint32_t from,
+               uint32_t to, struct err *e)
 {
-    struct key first, end;
+    struct key first, end, k;
     int rc = 0;
 
     for (uint32_t level = 0; level < KEY_LEVELS; level++)
@@ -193,9 +192,12 @@ int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
     key_dirty(&first, m, DIRTY_FIRST, 0);
     key_dirty(&end, m, KEY_LEVELS - 1, UINT32_MAX);
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&first), key_str(&end));
-    for (uint32_t level = DIRTY_FIRST; !rc && level < KEY_LEVELS; level++)
-        rc = load_level(d, it, m, level, from, to, e);
+    struct kv_iter *it = kv_iter_new(v->kv, v->snap, KV_META, key_str(&first), key_str(&end));
+    for (uint32_t level = DIRTY_FIRST; !rc && level < KEY_LEVELS; level++) {
+        key_dirty(&k, m, level, from - from % LEVELS[level].node);
+        kv_iter_seek(it, key_str(&k));
+        rc = load_level(d, it, level, to, e);
+    }
     kv_iter_free(it);
     return rc;
 }

@@ -35,8 +35,8 @@ struct dirty_mark {
 void dirty_row_put(const struct dirty_mark *m, char out[DIRTY_ROW_LEN]);
 NODISCARD int dirty_row_read(struct str row, struct dirty_mark *ret, struct err *e);
 /* ERR_NOT_FOUND: the node is clean (or was never built and has no data). */
-NODISCARD int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct member *m,
-                        uint32_t level, uint32_t t, struct dirty_mark *ret, struct err *e);
+NODISCARD int dirty_get(const struct kv_view *v, const struct member *m, uint32_t level, uint32_t t,
+                        struct dirty_mark *ret, struct err *e);
 
 /* ---- shard thread ---- */
 
@@ -63,10 +63,10 @@ void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, ui
 struct dirty_set {
     VEC(uint32_t) at[KEY_LEVELS]; /* first slots of marked nodes, ascending */
 };
-/* All nodes that overlap [from, to) replace *d: zero it before the first time, and dirty_deinit
- * it in any case. */
-NODISCARD int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
-                         const struct member *m, uint32_t from, uint32_t to, struct err *e);
+/* Replaces *d by all marked nodes that overlap [from, to). Zero *d before the first call, and free
+ * it with dirty_deinit in any case. */
+NODISCARD int dirty_load(struct dirty_set *d, const struct kv_view *v, const struct member *m,
+                         uint32_t from, uint32_t to, struct err *e);
 bool dirty_has(const struct dirty_set *d, uint32_t level, uint32_t t);
 /* Is any node of the level in [from, to) marked? */
 bool dirty_any(const struct dirty_set *d, uint32_t level, uint32_t from, uint32_t to);

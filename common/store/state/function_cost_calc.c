@@ -356,10 +356,16 @@ static void compute_epoch(struct function_cost_calc *c, struct epoch *p)
     drop_values(p);
 }
 
-/* fn(name) for each function of the epoch at hand, ascending; empties what compute_epoch filled. */
+struct cost {      /* of one function */
+    uint32_t name; /* string of the epoch */
+    uint64_t self, total;
+};
+
+/* Calls fn for each function of the current epoch, by ascending name, and empties what
+ * compute_epoch filled. */
 static int take_epoch(struct function_cost_calc *c, const struct epoch *p,
-                      int (*fn)(struct function_cost_calc *c, const struct epoch *p, uint32_t name,
-                                uint64_t self, uint64_t total, void *cookie, struct err *e),
+                      int (*fn)(struct function_cost_calc *c, const struct epoch *p,
+                                const struct cost *f, void *cookie, struct err *e),
                       void *cookie, struct err *e)
 {
     int rc = 0;
@@ -369,9 +375,9 @@ static int take_epoch(struct function_cost_calc *c, const struct epoch *p,
         c->named.ptr[w] = 0;
         for (; word; word &= word - 1) {
             uint32_t name = (uint32_t)(w * 64 + (unsigned)__builtin_ctzll(word));
-            uint64_t self = c->self.ptr[name], total = c->total.ptr[name];
+            struct cost f = { name, c->self.ptr[name], c->total.ptr[name] };
             c->self.ptr[name] = c->total.ptr[name] = 0;
-            rc = rc ? rc : fn(c, p, name, self, total, cookie, e);
+            rc = rc ? rc : fn(c, p, &f, cookie, e);
         }
     }
     return rc;
@@ -391,13 +397,13 @@ static void push_value(struct column *col, const struct epoch *p, uint32_t name,
     col->fp = fp_add_value(col->fp, fp_of_hash(hash128(text.ptr, text.len, 0)), v);
 }
 
-static int to_columns(struct function_cost_calc *c, const struct epoch *p, uint32_t name,
-                      uint64_t self, uint64_t total, void *cookie, struct err *e)
+static int to_columns(struct function_cost_calc *c, const struct epoch *p, const struct cost *f,
+                      void *cookie, struct err *e)
 {
     (void)cookie;
     (void)e;
-    push_value(&c->out[0], p, name, self);
-    push_value(&c->out[1], p, name, total);
+    push_value(&c->out[0], p, f->name, f->self);
+    push_value(&c->out[1], p, f->name, f->total);
     return 0;
 }
 
@@ -459,13 +465,13 @@ struct each {
     void *cookie;
 };
 
-static int give(struct function_cost_calc *c, const struct epoch *p, uint32_t name, uint64_t self,
-                uint64_t total, void *cookie, struct err *e)
+static int give(struct function_cost_calc *c, const struct epoch *p, const struct cost *f,
+                void *cookie, struct err *e)
 {
     const struct each *x = cookie;
 
     (void)c;
-    return x->fn(x->cookie, dict_string(p->d, name), self, total, e);
+    return x->fn(x->cookie, dict_string(p->d, f->name), f->self, f->total, e);
 }
 
 int fn_calc_each(struct function_cost_calc *c, fn_calc_fn fn, void *cookie, struct err *e)

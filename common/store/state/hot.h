@@ -9,11 +9,12 @@
  * are scanned, the answer is the same.
  *
  * When may a reader use a sum? It has a snapshot and knows the state it shows: `applied` (seal
- * entries) and `seq` (batches), see view.c. The sum moves on meanwhile:
- *   - a fold since its snapshot would take rows away that its snapshot shows unsealed: then
- *     it must scan (group.folded > applied)
- *   - rows added since then are newer than its snapshot. They are unsealed in any case, so they are
- *     not in the vectors he reads: a live view takes them, a strict one scans (tests, held views)
+ * entries) and `seq` (batches), see view.c. The sum changes meanwhile:
+ *   - A fold after the snapshot subtracts rows that the snapshot shows unsealed. Then the reader
+ *     must scan (group.folded > applied).
+ *   - Rows that were added after the snapshot are newer than it. They are unsealed, so they are not
+ *     in the vectors that the reader reads. A live view includes them; a strict view scans (tests,
+ *     held views).
  *
  * Thread: hot_add and hot_fold under the store's write lock, together with the publishing of the
  * snapshot that shows the same; hot_read on any thread. One lock inside.
@@ -36,15 +37,16 @@ struct hot_opts {
 struct hot *hot_new(const struct hot_opts *o);
 void hot_free(struct hot *h); /* NULL is fine */
 
-/* A committed row of batch `seq`; m->series is the group's id. Rows that cannot be summed up (they
- * would pass 64 bits) make their leaf one that is scanned. */
+/* Adds a committed row of batch `seq`; m->series is the group's id. If a sum would pass 64 bits,
+ * its leaf has no sum any more, and readers scan its rows. */
 void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t seq);
 /* Entry n folded that row. */
 void hot_fold(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t n);
 /* Rows of a service before this slot went other ways than by a fold (deletes): scanned from now
  * on. */
 void hot_block(struct hot *h, uint32_t tenant, uint32_t scope, uint32_t known_from);
-/* Forgets everything, for ever: after a failed write nobody knows which rows there are. */
+/* Frees all sums, and keeps none from now on: after a failed write it is unknown which rows are
+ * stored. */
 void hot_stop(struct hot *h);
 
 /* What a leaf holds, borrowed during the call. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * part_cache.h: what the shard thread remembers of a (service, profile type), a part of a seal: its
- * floors, and which marks are known to stand, so that each minute's seal need not write again what
- * is there. A cache of fixed size: forgetting is always right.
+ * part_cache.h: a cache by (service, profile type), which is a part of a seal. It holds the
+ * floors and the marks that are known to be stored, so that the seal of each minute need not write
+ * the same marks again. Its size is fixed; entries may be dropped at any time.
  *
  * Thread: the shard's.
  */

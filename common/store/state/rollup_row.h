@@ -100,7 +100,7 @@ NODISCARD int rollup_row_sum_end(struct rollup_row_sum *s, enum rollup_row_form 
  */
 NODISCARD int rollup_row_merge(struct rollup_row_sum *s, const struct str *rows, size_t n,
                                struct buf *out, struct vec_meta *ret_meta, struct err *e);
-/* Do these rows make a list? Then nobody needs the rows of their members. */
+/* *ret is true if these rows make a list. Then the rows of their members are not needed. */
 NODISCARD int rollup_row_merge_is_list(struct rollup_row_sum *s, const struct str *rows, size_t n,
                                        bool *ret, struct err *e);
 

@@ -141,7 +141,7 @@ void spread_note(struct known_name *activity, const struct spread_push *p, uint6
     if (!p->slots || !activity->extra)
         return;
     last = last_of(activity->extra);
-    if (last == p->slots) { /* as ever; also of another series of the request that wrote it */
+    if (last == p->slots) { /* unchanged; also for another series of the request that wrote it */
         activity->extra = 1 + last;
     } else if (p->row.len) {
         put_row(b, &p->m, &p->row);

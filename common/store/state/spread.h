@@ -8,8 +8,8 @@
  *   Runs ascend; a push that starts in slot t covers the slots of the last run with since <= t. The
  *   first run has since 0. No row: 1, a push stands in the slot of its start.
  *
- * Steady senders cost one row in all. Another length is written down once several pushes in a row
- * had it, so that one odd push, or two agents that take turns, change nothing.
+ * Steady senders cost one row in all. A new length is stored once SPREAD_STREAK pushes in a row had
+ * it, so that a single push of another length, or two agents that alternate, change nothing.
  */
 #ifndef COMMON_STORE_STATE_SPREAD_H
 #define COMMON_STORE_STATE_SPREAD_H

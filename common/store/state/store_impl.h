@@ -89,7 +89,7 @@ struct store {
     uint64_t dirty_steps;                       /* that were no seal entries: dirty_entry */
     struct raw_counts raw;                      /* staged ones too */
     uint32_t raw_low;                           /* as the last batch or entry wrote it */
-    uint32_t write_id_low, write_id_high_saved; /* the latter as the last batch wrote it */
+    uint32_t write_id_low, write_id_high_saved; /* the second: as the last batch wrote it */
     uint32_t sealed_high;                       /* highest bucket an entry touched + 1; 0 = none */
     struct key seal_from;    /* where the next entry begins; empty: at the lowest row */
     uint64_t late_after_ms;  /* monotonic: late rows are gathered until then */
@@ -110,7 +110,7 @@ struct store {
     /* What readers get: view.c. */
     struct hot *hot;
     struct shown *shown;   /* guarded by `show`; replaced under `write`, too */
-    struct list shown_all; /* guarded by `show`: those somebody may still read, oldest first */
+    struct list shown_all; /* guarded by `show`: those that may have readers, oldest first */
     uint64_t shown_number; /* guarded by `show`: of the newest */
     struct mutex show;
     uint64_t published_seq, published_applied; /* guarded by `write`: of the next one */

@@ -34,11 +34,11 @@ struct tl_rows {
     struct kv *kv;
     VEC(struct change) at;
     struct map_u64 gauges; /* tenant << 16 | profile type -> 1 if a gauge, else 0 */
-    struct err err;        /* the first; told by tl_rows_put */
+    struct err err;        /* the first; returned by tl_rows_put */
     struct tl tl;
     struct presence presence;
     struct buf row;
-    tl_rows_watch_fn watch; /* NULL: nobody */
+    tl_rows_watch_fn watch; /* NULL: none */
     void *watch_cookie;
 };
 
@@ -86,12 +86,11 @@ static void push(struct tl_rows *x, uint32_t flags, uint32_t level, const struct
     vec_push(&x->at, c);
 }
 
-static void add(struct tl_rows *x, bool group, uint32_t level, const struct member *m, uint32_t t,
-                uint64_t total, uint64_t writes)
+static void add(struct tl_rows *x, uint32_t level, const struct tl_rows_point *p)
 {
-    if (writes)
-        push(x, group ? KEY_TL_GROUP : 0, level, m, t,
-             (struct change){ .kind = CHANGE_ADD, .total = total, .writes = writes });
+    if (p->writes)
+        push(x, p->group ? KEY_TL_GROUP : 0, level, p->m, p->t,
+             (struct change){ .kind = CHANGE_ADD, .total = p->total, .writes = p->writes });
 }
 
 static bool is_gauge(struct tl_rows *x, const struct member *m)
@@ -121,21 +120,20 @@ void tl_rows_present(struct tl_rows *x, bool group, const struct member *m, uint
              (struct change){ .kind = CHANGE_LEAF });
 }
 
-void tl_rows_sealed_above(struct tl_rows *x, bool group, const struct member *m,
-                          const uint32_t floor[KEY_LEVELS], uint32_t t, uint64_t total,
-                          uint64_t writes)
+void tl_rows_sealed_above(struct tl_rows *x, const uint32_t floor[KEY_LEVELS],
+                          const struct tl_rows_point *p)
 {
-    if (t >= floor[1] && (group || t < floor[0]))
-        add(x, group, 1, m, t, total, writes);
-    tl_rows_present(x, group, m, t);
+    if (p->t >= floor[1] && (p->group || p->t < floor[0]))
+        add(x, 1, p);
+    tl_rows_present(x, p->group, p->m, p->t);
 }
 
-void tl_rows_sealed(struct tl_rows *x, bool group, const struct member *m,
-                    const uint32_t floor[KEY_LEVELS], uint32_t t, uint64_t total, uint64_t writes)
+void tl_rows_sealed(struct tl_rows *x, const uint32_t floor[KEY_LEVELS],
+                    const struct tl_rows_point *p)
 {
-    if (t >= floor[0])
-        add(x, group, 0, m, t, total, writes);
-    tl_rows_sealed_above(x, group, m, floor, t, total, writes);
+    if (p->t >= floor[0])
+        add(x, 0, p);
+    tl_rows_sealed_above(x, floor, p);
 }
 
 void tl_rows_taken(struct tl_rows *x, const struct member *m, const uint32_t floor[KEY_LEVELS],
@@ -147,17 +145,16 @@ void tl_rows_taken(struct tl_rows *x, const struct member *m, const uint32_t flo
                  (struct change){ .kind = CHANGE_TAKE, .total = total, .writes = writes });
 }
 
-void tl_rows_built(struct tl_rows *x, bool group, uint32_t level, const struct member *m,
-                   uint32_t t, uint64_t total, uint64_t writes)
+void tl_rows_built(struct tl_rows *x, const struct tl_rows_point *p)
 {
-    CHECK(level >= 2 && t % LEVELS[level].node == 0);
-    push(x, group ? KEY_TL_GROUP : 0, level, m, t,
-         (struct change){ .kind = CHANGE_SET, .total = total, .writes = writes });
+    CHECK(p->level >= 2 && p->t % LEVELS[p->level].node == 0);
+    push(x, p->group ? KEY_TL_GROUP : 0, p->level, p->m, p->t,
+         (struct change){ .kind = CHANGE_SET, .total = p->total, .writes = p->writes });
 }
 
 void tl_rows_gone(struct tl_rows *x, bool group, uint32_t level, const struct member *m, uint32_t t)
 {
-    tl_rows_built(x, group, level, m, t, 0, 0);
+    tl_rows_built(x, &(struct tl_rows_point){ .m = m, .group = group, .level = level, .t = t });
 }
 
 /* ---- level 1 of members ---- */
@@ -238,15 +235,24 @@ static int take_point(struct tl *tl, const struct change *c, struct err *e)
     return 0;
 }
 
-static int put_points(struct tl_rows *x, const struct change *c, size_t n, uint32_t limit,
-                      bool found, struct kv_batch *b, struct err *e)
+struct tl_row { /* the row that is changed; its old bytes are in tl_rows.row */
+    const struct change *changes;
+    size_t len;
+    bool found;
+    uint32_t level, t;
+    const struct member *series; /* NULL: the row is of a group */
+};
+
+static int put_points(struct tl_rows *x, const struct tl_row *r, struct kv_batch *b, struct err *e)
 {
+    const struct change *c = r->changes;
     struct str key = str_n(c->key, sizeof(c->key));
+    uint32_t limit = LEVELS[r->level].tl_chunk / LEVELS[r->level].tl_point;
 
     x->tl.points.len = 0;
-    if (found && timeline_row_decode(buf_str(&x->row), limit, &x->tl, e))
+    if (r->found && timeline_row_decode(buf_str(&x->row), limit, &x->tl, e))
         return e->code;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < r->len; i++) {
         if (c[i].kind == CHANGE_ADD)
             tl_add(&x->tl, c[i].point, c[i].total, c[i].writes);
         else if (c[i].kind == CHANGE_TAKE && take_point(&x->tl, &c[i], e))
@@ -257,7 +263,7 @@ static int put_points(struct tl_rows *x, const struct change *c, size_t n, uint3
     if (x->tl.points.len) {
         tl_encode(x->tl.points.ptr, x->tl.points.len, &x->row);
         kv_batch_put(b, KV_TL, key, buf_str(&x->row));
-    } else if (found) {
+    } else if (r->found) {
         kv_batch_del(b, KV_TL, key);
     }
     return 0;
@@ -269,23 +275,22 @@ void tl_rows_watch(struct tl_rows *x, tl_rows_watch_fn fn, void *cookie)
     x->watch_cookie = cookie;
 }
 
-/* m: of a series, NULL: of a group. */
-static int put_leaves(struct tl_rows *x, const struct change *c, size_t n, bool found,
-                      const struct member *m, uint32_t day, struct kv_batch *b, struct err *e)
+static int put_leaves(struct tl_rows *x, const struct tl_row *r, struct kv_batch *b, struct err *e)
 {
-    bool news = !found;
+    const struct change *c = r->changes;
+    bool news = !r->found;
 
-    if (!found)
+    if (!r->found)
         memset(&x->presence, 0, sizeof(x->presence));
     else if (presence_decode(buf_str(&x->row), &x->presence, e))
         return e->code;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < r->len; i++) {
         if (presence_has(&x->presence, c[i].point))
             continue;
         news = true;
         presence_set(&x->presence, c[i].point);
-        if (m && x->watch)
-            x->watch(x->watch_cookie, m, day + c[i].point * LEAF_SLOTS);
+        if (r->series && x->watch)
+            x->watch(x->watch_cookie, r->series, r->t + c[i].point * LEAF_SLOTS);
     }
     if (!news)
         return 0;
@@ -299,20 +304,20 @@ static int put_row(struct tl_rows *x, const struct change *c, size_t n, uint32_t
                    struct kv_batch *b, struct err *e)
 {
     struct str key = str_n(c->key, sizeof(c->key));
-    uint32_t flags, level, t;
+    struct tl_row r = { .changes = c, .len = n };
+    uint32_t flags;
     struct member m;
     int rc = ERR_NOT_FOUND;
 
-    CHECK(key_tl_read(key, &flags, &level, &m, &t));
-    if (level > 1 || t < fresh)
+    CHECK(key_tl_read(key, &flags, &r.level, &m, &r.t));
+    r.series = flags & KEY_TL_GROUP ? NULL : &m;
+    if (r.level > 1 || r.t < fresh)
         rc = kv_get(x->kv, NULL, KV_TL, key, &x->row, e);
-    bool found = !rc;
+    r.found = !rc;
     if (!rc || rc == ERR_NOT_FOUND)
-        rc =
-            flags & KEY_TL_PRESENCE
-                ? put_leaves(x, c, n, found, flags & KEY_TL_GROUP ? NULL : &m, t, b, e)
-                : put_points(x, c, n, LEVELS[level].tl_chunk / LEVELS[level].tl_point, found, b, e);
-    return rc ? err_wrap(e, "timeline of level %u at slot %u of %016" PRIx64, level, t, m.series)
+        rc = flags & KEY_TL_PRESENCE ? put_leaves(x, &r, b, e) : put_points(x, &r, b, e);
+    return rc ? err_wrap(e, "timeline of level %u at slot %u of %016" PRIx64, r.level, r.t,
+                         m.series)
               : 0;
 }
 

@@ -28,21 +28,28 @@ struct tl_rows;
 struct tl_rows *tl_rows_new(struct kv *kv);
 void tl_rows_free(struct tl_rows *x); /* NULL is fine */
 
-/* Data of slot t became sealed: added to levels 0 and 1 as far as they are kept (t >= floor[l]),
- * and its leaf marked if the type is a gauge. floor: of the service and type, two levels are used.
- * For members of a level 0 that seal.c writes itself: tl_rows_sealed_above does all the rest. */
-void tl_rows_sealed(struct tl_rows *x, bool group, const struct member *m,
-                    const uint32_t floor[KEY_LEVELS], uint32_t t, uint64_t total, uint64_t writes);
-void tl_rows_sealed_above(struct tl_rows *x, bool group, const struct member *m,
-                          const uint32_t floor[KEY_LEVELS], uint32_t t, uint64_t total,
-                          uint64_t writes);
+/* Data of a series or group. */
+struct tl_rows_point {
+    const struct member *m; /* borrowed for the call */
+    bool group;             /* m->series is a group id */
+    uint32_t level;         /* tl_rows_built only */
+    uint32_t t;             /* slot; tl_rows_built: first slot of the node */
+    uint64_t total, writes;
+};
+/* Data of slot p->t were sealed: adds them to levels 0 and 1 as far as these are kept
+ * (t >= floor[l]), and marks the leaf if the type is a gauge. floor: of the service and type; two
+ * levels are used. */
+void tl_rows_sealed(struct tl_rows *x, const uint32_t floor[KEY_LEVELS],
+                    const struct tl_rows_point *p);
+/* Does the same without level 0, for members, whose level 0 the seal writes itself. */
+void tl_rows_sealed_above(struct tl_rows *x, const uint32_t floor[KEY_LEVELS],
+                          const struct tl_rows_point *p);
 /* What a member had in slot t leaves the points of its group m that floors keep. If they do
  * not have it, tl_rows_put says ERR_CORRUPT. */
 void tl_rows_taken(struct tl_rows *x, const struct member *m, const uint32_t floor[KEY_LEVELS],
                    uint32_t t, uint64_t total, uint64_t writes);
-/* The row of a vector at level >= 2 and t now has this head. */
-void tl_rows_built(struct tl_rows *x, bool group, uint32_t level, const struct member *m,
-                   uint32_t t, uint64_t total, uint64_t writes);
+/* The vector row at p->level >= 2 and p->t has this total and number of writes now. */
+void tl_rows_built(struct tl_rows *x, const struct tl_rows_point *p);
 /* The row of a vector at level >= 2 and t is gone: so is its point. */
 void tl_rows_gone(struct tl_rows *x, bool group, uint32_t level, const struct member *m,
                   uint32_t t);
@@ -51,8 +58,8 @@ void tl_rows_gone(struct tl_rows *x, bool group, uint32_t level, const struct me
 NODISCARD int tl_rows_minutes(struct tl_rows *x, const struct member *m, uint32_t t, struct err *e);
 /* Marks the leaf of slot t of a gauge; nothing for other types. For data that is sealed already. */
 void tl_rows_present(struct tl_rows *x, bool group, const struct member *m, uint32_t t);
-/* Hears of each leaf of a gauge's series that becomes marked, when its row is put into a batch.
- * fn NULL: nobody does any more. */
+/* Is called for each leaf of a gauge's series that becomes marked, when its row is put into a
+ * batch. tl_rows_watch with fn NULL ends the calls. */
 typedef void (*tl_rows_watch_fn)(void *cookie, const struct member *m, uint32_t t);
 void tl_rows_watch(struct tl_rows *x, tl_rows_watch_fn fn, void *cookie);
 

@@ -2,10 +2,10 @@
  *
  * view: what readers see: a snapshot, and which state of the store it shows.
  *
- * After each write the writer, still holding the lock of writers, makes a snapshot and puts it in
- * the place of the one before. So a reader's snapshot is that of a moment between two writes, at
- * which the hot sums (hot.h) held exactly its unsealed rows, and getting one waits for no fsync. A
- * snapshot of the kv costs about a microsecond, and lives as long as somebody reads.
+ * After each write the writer, still holding the lock of writers, makes a snapshot, which replaces
+ * the previous one. So a reader's snapshot shows a moment between two writes, at which the hot sums
+ * (hot.h) held exactly its unsealed rows, and getting a snapshot waits for no fsync. A snapshot of
+ * the kv costs about a microsecond; it is freed when its last reader releases it.
  */
 #include "common/store/state/view.h"
 #include "common/base/mem.h"

@@ -110,15 +110,15 @@ static struct str flying_key(char key[20], uint32_t tenant, const uint8_t wid[16
     return str_n(key, 20);
 }
 
-int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms, bool *ret,
-               struct wid_row *ret_row, struct err *e)
+int wids_known(struct wids *w, const struct wid_arrival *a, bool *ret, struct wid_row *ret_row,
+               struct err *e)
 {
-    uint32_t low = wids_low(w, engine_ms), at = wid_bucket(engine_ms);
+    uint32_t low = wids_low(w, a->engine_ms), at = wid_bucket(a->engine_ms);
     char key[20];
     struct key k;
 
     *ret_row = (struct wid_row){ .entry = UINT64_MAX };
-    const struct flying *f = map_str_get(w->map, flying_key(key, tenant, wid));
+    const struct flying *f = map_str_get(w->map, flying_key(key, a->tenant, a->wid));
     *ret = f != NULL;
     if (f) {
         ret_row->print = f->print;
@@ -127,13 +127,13 @@ int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t e
     wid_filter_forget(w->filter, low);
     for (;; at--) {
         bool may;
-        if (wid_filter_may(w->filter, at, tenant, wid, &may, e))
+        if (wid_filter_may(w->filter, at, a->tenant, a->wid, &may, e))
             return e->code;
         if (!may && at == low)
             return 0;
         if (!may)
             continue;
-        key_wid(&k, at, tenant, wid);
+        key_wid(&k, at, a->tenant, a->wid);
         int rc = kv_get(w->kv, NULL, KV_WID, key_str(&k), &w->row, e);
         if (rc != ERR_NOT_FOUND) {
             *ret = !rc;
@@ -200,26 +200,27 @@ void wids_drop_prints(uint32_t low, struct kv_batch *b)
     kv_batch_del_range(b, KV_META, key_str(&from), key_str(&to));
 }
 
-bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
-              const struct wid_row *row, uint64_t seq, struct kv_batch *b)
+bool wids_add(struct wids *w, const struct wid_arrival *a, const struct wid_row *row, uint64_t seq,
+              struct kv_batch *b)
 {
+    uint32_t bucket = wid_bucket(a->engine_ms);
     struct flying *f = XNEW(struct flying);
     char value[WID_ROW_MAX];
     struct key k;
 
     f->seq = seq;
     f->print = row->print;
-    if (map_str_get(w->map, flying_key(f->key, tenant, wid))) {
+    if (map_str_get(w->map, flying_key(f->key, a->tenant, a->wid))) {
         xfree(f);
         return false;
     }
     map_str_put(w->map, str_n(f->key, sizeof(f->key)), f);
     vec_push(&w->queue, f);
-    wid_filter_add(w->filter, wid_bucket(engine_ms), tenant, wid);
-    key_wid(&k, wid_bucket(engine_ms), tenant, wid);
+    wid_filter_add(w->filter, bucket, a->tenant, a->wid);
+    key_wid(&k, bucket, a->tenant, a->wid);
     kv_batch_put(b, KV_WID, key_str(&k), str_n(value, wid_row_put(row, value)));
     if (row->print)
-        put_print(wid_bucket(engine_ms), tenant, wid, row->print, b);
+        put_print(bucket, a->tenant, a->wid, row->print, b);
     return true;
 }
 

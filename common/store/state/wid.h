@@ -24,18 +24,27 @@ struct wid_row {
 size_t wid_row_put(const struct wid_row *r, char out[WID_ROW_MAX]);
 NODISCARD int wid_row_read(struct str row, struct wid_row *ret, struct err *e);
 
+/* A write id, and when the push that carries it arrived. */
+struct wid_arrival {
+    uint32_t tenant;
+    const uint8_t *wid; /* 16 bytes; borrowed */
+    int64_t engine_ms;
+};
+
 struct wids;
 /* filter_bytes: at most, for ids that need not be looked for (wid_filter.h). */
 struct wids *wids_new(struct kv *kv, uint32_t horizon_ms, size_t filter_bytes);
 void wids_free(struct wids *w);
 
-/* Is it stored within the horizon, or in a batch that is not committed yet? Then *ret_row is its
- * row, with the highest `entry` there is if it is not committed. */
-NODISCARD int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
-                         bool *ret, struct wid_row *ret_row, struct err *e);
-/* Puts the row; from now on it is known. False, and nothing put, if it is in flight already. */
-NODISCARD bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
-                        const struct wid_row *row, uint64_t seq, struct kv_batch *b);
+/* *ret is true if the write id was stored within the horizon before a->engine_ms, or is in a batch
+ * that is not committed yet. Then *ret_row is its row; its `entry` is UINT64_MAX if it is not
+ * committed. */
+NODISCARD int wids_known(struct wids *w, const struct wid_arrival *a, bool *ret,
+                         struct wid_row *ret_row, struct err *e);
+/* Puts the row into batch b, number `seq`; from now on wids_known finds the write id. Returns false
+ * and puts nothing if the write id is in a batch that is not committed. */
+NODISCARD bool wids_add(struct wids *w, const struct wid_arrival *a, const struct wid_row *row,
+                        uint64_t seq, struct kv_batch *b);
 /* After wids_known found `row`: ERR_CONFLICT if it came with another fingerprint than `print`. A
  * fingerprint that is not known (0) is equal to any. */
 NODISCARD int wids_check_print(struct wids *w, uint32_t tenant, const uint8_t wid[16],

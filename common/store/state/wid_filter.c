@@ -3,9 +3,9 @@
  * wid_filter: by bucket a chain of blocked Bloom filters, each twice as large as the one before.
  *
  * All bits of an id stand in one block of 64 bytes (Putze, Sanders, Singler 2007), so that a "no"
- * costs one cache line of each link. 12 bits an id give some 1 % of false "perhaps", which cost
- * what every look-up cost without this. Nobody else writes ids while a store is open; what was
- * staged and failed to be written stays in the filter, which is harmless.
+ * costs one cache line of each link. 12 bits an id give some 1 % of false "perhaps"; each costs as
+ * much as a look-up without the filter. Only the store writes ids while it is open. An id whose
+ * batch failed stays in the filter, which is harmless.
  */
 #include "common/store/state/wid_filter.h"
 

@@ -23,7 +23,7 @@ NODISCARD int wid_filter_may(struct wid_filter *f, uint32_t bucket, uint32_t ten
                              const uint8_t wid[16], bool *ret, struct err *e);
 /* It will be; after wid_filter_may was asked about the bucket. */
 void wid_filter_add(struct wid_filter *f, uint32_t bucket, uint32_t tenant, const uint8_t wid[16]);
-/* Nobody asks about buckets below any more. */
+/* Frees the filters of buckets below `low`, which the caller does not ask about any more. */
 void wid_filter_forget(struct wid_filter *f, uint32_t low);
 
 #endif

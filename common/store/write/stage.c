@@ -145,10 +145,11 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
                     struct err *e)
 {
     struct store *s = p->s;
+    struct wid_arrival arrival = { p->tenant->number, in->wid, p->engine_ms };
     struct wid_row row;
     const struct tomb *by = NULL;
 
-    int rc = wids_known(s->wids, p->tenant->number, in->wid, p->engine_ms, ret, &row, e);
+    int rc = wids_known(s->wids, &arrival, ret, &row, e);
     if (!rc && !*ret)
         return tombs_late_tenant(s, p->w->tenant, in->wid, p->engine_ms, e);
     if (rc || !tombs_newer_than(s, row.entry))
@@ -246,10 +247,10 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
     if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
         names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
         admit(p, r, e) || plan_ledger(p, r, e) || plan_spread(p, r, e) ||
-        stored_labels(p, &r->in->labels, e) ||
-        series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
-                   e) ||
-        find_raw(p, r, &known, e))
+        stored_labels(p, &r->in->labels, e))
+        return e->code;
+    struct series_want want = { s->names, p->tenant, p->scope->number, buf_str(&s->text) };
+    if (series_get(s->series, &want, &r->series, e) || find_raw(p, r, &known, e))
         return e->code;
     if (known) {
         r->series = NULL;
@@ -298,8 +299,12 @@ static int plan_groups(struct plan *p, struct err *e)
 {
     if (!p->fresh)
         return 0;
-    return groups_scope(p->s->groups, p->tenant->number, p->tenant->name, p->scope->number,
-                        p->scope->seq == NAMES_RESERVED, slot_of_ms(p->engine_ms), &p->groups, e);
+    struct group_push push = { .tenant = p->tenant->number,
+                               .tenant_name = p->tenant->name,
+                               .scope = p->scope->number,
+                               .fresh = p->scope->seq == NAMES_RESERVED,
+                               .now = slot_of_ms(p->engine_ms) };
+    return groups_scope(p->s->groups, &push, &p->groups, e);
 }
 
 static int plan_make(struct plan *p, struct err *e)
@@ -406,17 +411,14 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
                     p->w->stacks->nodes, dict_counts(p->dict).nodes, stage_scratch_max(s));
 }
 
-/* Remembers the vector of `len` bytes that ends at `end` of the batch, for the hot sums. */
-static void note_hot(struct plan *p, const struct member *m, uint64_t gid, uint32_t slot,
-                     size_t end, size_t len, struct store_batch *b)
+/* Remembers a vector, which ends at byte `end` of the batch, for the hot sums. Sets r.at. */
+static void note_hot(struct plan *p, struct hot_row r, size_t end, struct store_batch *b)
 {
-    struct hot_row r = { *m, slot, (uint32_t)len, end - len };
-
-    if (!p->s->o.hot_bytes_max || end < len) /* the batch will be refused for its size */
+    if (!p->s->o.hot_bytes_max || end < r.len) /* the batch will be refused for its size */
         return;
-    r.m.series = gid;
+    r.at = end - r.len;
     vec_push(&b->hot, r);
-    if (slot >= groups_since(p->groups, GROUP_WHOLE)) {
+    if (r.slot >= groups_since(p->groups, GROUP_WHOLE)) {
         r.m.series = GID(GROUP_WHOLE, 0);
         vec_push(&b->hot, r);
     }
@@ -449,7 +451,9 @@ static void put_run(struct plan *p, const struct plan_series *r, const struct st
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
     struct str vector = str_sub(buf_str(&s->row), head, s->row.len);
     size_t end = kv_batch_bytes(b->kb);
-    note_hot(p, &m, touch(p, r, v->slot, b), v->slot, end, vector.len, b);
+    struct hot_row hot = { .m = m, .slot = v->slot, .len = (uint32_t)vector.len };
+    hot.m.series = touch(p, r, v->slot, b);
+    note_hot(p, hot, end, b);
     ledger_in_add(s, b, &m, v->slot, vector);
     for (size_t i = 1; i < n; i++)
         (void)touch(p, r, v[i].slot, b);
@@ -470,8 +474,9 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
                            .rows = (uint32_t)r->rows,
                            .entry = atomic_load(&s->applied),
                            .print = p->w->print };
+    struct wid_arrival arrival = { p->tenant->number, r->in->wid, p->engine_ms };
 
-    if (!wids_add(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &row, b->seq, b->kb))
+    if (!wids_add(s->wids, &arrival, &row, b->seq, b->kb))
         return false;
     struct retain_of of = retain_of(p, r);
     if (of.fresh)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stage_bytes: about what a request becomes in a batch, if all of it is new: for who must not make
- * batches that are refused. Rather too much than too little.
+ * stage_bytes: about how many bytes a request adds to a batch if all of it is new, rather too many
+ * than too few. For callers that must not make a batch that is refused for its size.
  *
  *   labels   the series' row, the rows of its pairs, the labels of its groups; a posting per pair,
  *            and every 64th time the chunk it joins
- *   stacks   strings as they are, the rest in varints
+ *   stacks   bytes of strings, the rest in varints
  *   vectors  key, head and write id; ids and values in varints
  */
 #include "common/store/dict/dict_known.h"
 #include "common/store/dict/dict_rows.h"
 #include "common/store/store.h"
 
-/* Names; and the last rows of the dictionary, which are written anew. */
+/* Names; and the last rows of the dictionary, which are written again. */
 #define REQUEST_BYTES  (DICT_JOIN_BYTES + 64 * KIB)
 #define SERIES_BYTES   1024
 #define LABEL_BYTES    300

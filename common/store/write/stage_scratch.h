@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stage_scratch.h: tables that requests leave for the next ones of their shard, so that most
- * allocate nothing: how much memory that is, and when it is given back.
+ * stage_scratch.h: tables that a request leaves for the next requests of its shard, so that most
+ * requests allocate nothing: how much memory they hold, and when it is freed.
  *
- * They may hold what store_share says (store.h): behind a request that left more all of it goes,
- * and where stage_order would need more it is not made. It goes as well when no request came for a
- * turn.
+ * store_share (store.h) sets their limit. After a request that left more, all of it is freed, and
+ * a request whose sort (stage_sort.h) would need more is not sorted. It is also freed if no request
+ * came between two calls of stage_scratch_trim.
  *
  * Thread: the shard's.
  */
@@ -17,8 +17,8 @@
 
 struct store;
 struct stage_scratch {
-    bool used;   /* a request came since the last turn */
-    size_t high; /* that one of them wanted, at most */
+    bool used;   /* a request came since the last stage_scratch_trim */
+    size_t high; /* bytes that the largest of these requests wanted */
 };
 struct stage { /* of a store */
     struct stage_fold fold;
@@ -29,9 +29,11 @@ struct stage *stage_new(void);
 void stage_free(struct stage *x); /* NULL is fine */
 
 size_t stage_scratch_bytes(const struct store *s);
-/* What they may hold. SIZE_MAX: nothing was said. */
+/* Their limit in bytes. SIZE_MAX: no limit was set. */
 size_t stage_scratch_max(const struct store *s);
-void stage_scratch_end(struct store *s);  /* behind each request */
-void stage_scratch_trim(struct store *s); /* now and then */
+/* Call after each request. */
+void stage_scratch_end(struct store *s);
+/* Frees the tables if no request came since the last call. */
+void stage_scratch_trim(struct store *s);
 
 #endif

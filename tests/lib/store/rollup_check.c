@@ -232,7 +232,7 @@ static bool minute_rolled(struct check *x, const struct node *leaf)
 static bool is_dirty(struct check *x, const struct node *n)
 {
     struct dirty_mark mark;
-    int rc = dirty_get(x->v->kv, x->v->snap, &n->m, n->level, n->t, &mark, &e);
+    int rc = dirty_get(&(struct kv_view){ x->v->kv, x->v->snap }, &n->m, n->level, n->t, &mark, &e);
 
     return rc != ERR_NOT_FOUND;
 }

@@ -99,21 +99,24 @@ void steps_check(struct store_bed *b)
 
 void steps_due(struct store_view *v, struct store_bed *b, size_t max, struct build_nodes *ret)
 {
+    struct build_search f = { .low = 2, .high = 7, .max = max };
     struct store_clock now;
     struct err e;
 
     store_clock(b->s, &now);
-    if (store_build_due(v, now.engine_ms, 2, 7, max, ret, &e))
+    f.engine_ms = now.engine_ms;
+    if (store_build_due(v, &f, ret, &e))
         fail_msg("due: %s", e.text);
 }
 
 bool steps_held_next(struct store_view *v, struct steps_held *h, size_t bytes_max)
 {
+    struct build_room room = { .bytes_max = bytes_max, .rows_max = SIZE_MAX, .arena = h->arena };
     struct build_node n = h->job.node;
     struct err e;
 
     arena_reset(h->arena);
-    int rc = store_build_read(v, &n, &h->cursor, bytes_max, h->arena, &h->job, &e);
+    int rc = store_build_read(v, &n, &h->cursor, &room, &h->job, &e);
     if (rc && rc != ERR_NOT_FOUND)
         fail_msg("read: %s", e.text);
     if (!rc && build_merge(&h->job, h->arena, &h->result, &e))

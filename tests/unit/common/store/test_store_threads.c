@@ -114,9 +114,14 @@ static struct held *make_job(struct shared *x)
 
     h->arena = arena_new(64 * MIB);
     store_clock(x->bed.s, &now);
-    int rc = store_build_due(v, now.engine_ms, 3, 7, 4, &due, &e);
+    int rc = store_build_due(
+        v, &(struct build_search){ .engine_ms = now.engine_ms, .low = 3, .high = 7, .max = 4 },
+        &due, &e);
     if (!rc && due.at.len) {
-        rc = store_build_read(v, &due.at.ptr[0], &c, 64 * MIB, h->arena, &h->job, &e);
+        rc = store_build_read(
+            v, &due.at.ptr[0], &c,
+            &(struct build_room){ .bytes_max = 64 * MIB, .rows_max = SIZE_MAX, .arena = h->arena },
+            &h->job, &e);
         if (!rc)
             rc = build_merge(&h->job, h->arena, &h->result, &e);
     }

@@ -235,9 +235,10 @@ static struct held read_job(uint32_t level, uint32_t t)
     struct build_node n = { .m = part(), .level = level, .t = node_of(level, t) };
     struct store_view *v = store_view_get(bed.s);
     struct held h = { .arena = arena_new(64 * MIB) };
+    struct build_room room = { .bytes_max = MIB, .rows_max = SIZE_MAX, .arena = h.arena };
     struct build_cursor c = { 0 };
 
-    if (store_build_read(v, &n, &c, MIB, h.arena, &h.job, &e) ||
+    if (store_build_read(v, &n, &c, &room, &h.job, &e) ||
         build_merge(&h.job, h.arena, &h.result, &e))
         fail_msg("%s", e.text);
     store_view_put(v);
@@ -291,7 +292,11 @@ static void test_dirty_child(void **state)
     clock_fake_advance(&bed.clock, 24 * HOUR_MS);
     store_bed_seal(&bed);
     struct store_view *v = store_view_get(bed.s);
-    assert_int_equal(store_build_due(v, INT64_MAX, 3, 7, 100, &due, &e), 0);
+    assert_int_equal(
+        store_build_due(
+            v, &(struct build_search){ .engine_ms = INT64_MAX, .low = 3, .high = 7, .max = 100 },
+            &due, &e),
+        0);
     store_view_put(v);
     assert_int_equal(due.at.len, 0);
     assert_int_equal(stats().due[3], 1);

@@ -301,7 +301,8 @@ static void rule_put_off(void **state)
     uint32_t slot = store_bed_slot(&b);
     push(&b, "pod=a,zone=x", slot);
     dropped = (struct group_drop){ ZONE, 1 };
-    assert_int_equal(groups_scope(b.s->groups, 1, STR("t"), 1, false, slot, &scope, &e), 0);
+    struct group_push again = { .tenant = 1, .tenant_name = STR("t"), .scope = 1, .now = slot };
+    assert_int_equal(groups_scope(b.s->groups, &again, &scope, &e), 0);
     assert_int_equal(service(&b).rules, 1);
     hours(&b, 3);
     uint32_t later = store_bed_slot(&b);

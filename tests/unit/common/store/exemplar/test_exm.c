@@ -515,13 +515,13 @@ static void test_erase(void **state)
     struct kv_iter *it = kv_iter_new(b.s->kv, NULL, KV_EXM, STR_NULL, STR_NULL);
     while (exm_key_read(kv_iter_key(it), &index, &x) && x.t != t)
         kv_iter_next(it);
-    struct member m = x.m;
+    struct exm_range all = { x.m, 0, KEY_SLOT_MAX, 1 };
     kv_iter_free(it);
-    assert_int_equal(exm_erase(b.s->kv, &m, 0, t, MIB, kb, &more, &e), 0);
+    assert_int_equal(exm_erase(b.s->kv, &(struct exm_range){ x.m, 0, t, MIB }, kb, &more, &e), 0);
     assert_int_equal(kv_batch_count(kb), 0);
     for (more = true; more; steps++) {
         kv_batch_clear(kb);
-        assert_int_equal(exm_erase(b.s->kv, &m, 0, KEY_SLOT_MAX, 1, kb, &more, &e), 0);
+        assert_int_equal(exm_erase(b.s->kv, &all, kb, &more, &e), 0);
         assert_int_equal(kv_write(b.s->kv, kb, true, &e), 0);
     }
     assert_true(steps >= 3);

@@ -336,9 +336,11 @@ static void test_job_before(void **state)
     store_bed_seal(&two.bed);
     store_clock(two.bed.s, &clock);
     struct store_view *v = store_view_get(two.bed.s);
-    assert_int_equal(store_build_due(v, clock.engine_ms, 2, 7, 10, &due, &e), 0);
+    struct build_search search = { .engine_ms = clock.engine_ms, .low = 2, .high = 7, .max = 10 };
+    struct build_room room = { .bytes_max = MIB, .rows_max = SIZE_MAX, .arena = a };
+    assert_int_equal(store_build_due(v, &search, &due, &e), 0);
     assert_true(due.at.len > 0);
-    assert_int_equal(store_build_read(v, &due.at.ptr[0], &cursor, MIB, a, &job, &e), 0);
+    assert_int_equal(store_build_read(v, &due.at.ptr[0], &cursor, &room, &job, &e), 0);
     store_view_put(v);
     assert_int_equal(build_merge(&job, a, &result, &e), 0);
     tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);

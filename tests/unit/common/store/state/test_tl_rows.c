@@ -147,6 +147,14 @@ static void put_batch(struct model *x)
     kv_batch_free(b);
 }
 
+static void sealed(bool group, const struct member *m, const uint32_t floor[KEY_LEVELS], uint32_t t,
+                   struct cell c)
+{
+    tl_rows_sealed(rows, floor,
+                   &(struct tl_rows_point){
+                       .m = m, .group = group, .t = t, .total = c.total, .writes = c.writes });
+}
+
 static void random_change(struct model *x, const uint32_t floor[KEY_LEVELS])
 {
     bool group = prng_chance(&rnd, 0.5);
@@ -156,7 +164,7 @@ static void random_change(struct model *x, const uint32_t floor[KEY_LEVELS])
     uint64_t total = prng_below(&rnd, 1000), writes = 1 + prng_below(&rnd, 3);
 
     if (prng_chance(&rnd, 0.7)) {
-        tl_rows_sealed(rows, group, &m, floor, t, total, writes);
+        sealed(group, &m, floor, t, (struct cell){ total, writes });
         for (uint32_t l = 0; l < 2; l++) {
             struct cell *c = &x->at[group][series][l][at / LEVELS[l].tl_point];
             bool member1 = l == 1 && !group && t >= floor[0];
@@ -174,7 +182,12 @@ static void random_change(struct model *x, const uint32_t floor[KEY_LEVELS])
         tl_rows_gone(rows, group, level, &m, t - at % node);
         *c = (struct cell){ 0 };
     } else {
-        tl_rows_built(rows, group, level, &m, t - at % node, total, writes);
+        tl_rows_built(rows, &(struct tl_rows_point){ .m = &m,
+                                                     .group = group,
+                                                     .level = level,
+                                                     .t = t - at % node,
+                                                     .total = total,
+                                                     .writes = writes });
         *c = (struct cell){ total, writes };
     }
 }
@@ -280,7 +293,7 @@ static void test_minutes(void **state)
         for (size_t n = prng_below(&rnd, 40); n; n--) {
             uint32_t at = (uint32_t)prng_below(&rnd, 120);
             uint64_t total = prng_below(&rnd, 1000);
-            tl_rows_sealed(rows, false, &m, floor, t + at, total, 2);
+            sealed(false, &m, floor, t + at, (struct cell){ total, 2 });
             want[at / 12].total += total;
             want[at / 12].writes += 2;
         }
@@ -316,7 +329,7 @@ static void test_no_presence(void **state)
     struct member m = member_of(5, 0);
 
     (void)state;
-    tl_rows_sealed(rows, true, &m, floor, t, 1, 1);
+    sealed(true, &m, floor, t, (struct cell){ 1, 1 });
     put_batch(NULL);
     struct store_view *v = store_view_get(bed.s);
     roaring_bitmap_t *leaves = roaring_bitmap_create();
@@ -343,7 +356,7 @@ static void test_unknown_type(void **state)
     struct kv_batch *b = kv_batch_new();
 
     (void)state;
-    tl_rows_sealed(rows, false, &m, floor, 1000000, 1, 1);
+    sealed(false, &m, floor, 1000000, (struct cell){ 1, 1 });
     assert_int_equal(tl_rows_put(rows, UINT32_MAX, b, &e), ERR_NOT_FOUND);
     kv_batch_free(b);
 }
@@ -390,8 +403,7 @@ static void test_taken(void **state)
             seen[i].at = (uint32_t)prng_below(&rnd, prng_chance(&rnd, 0.5) ? 720 : 30);
             seen[i].had = (struct cell){ prng_below(&rnd, 1000), 1 + prng_below(&rnd, 3) };
             seen[i].goes = prng_chance(&rnd, round == 7 ? 1 : 0.6);
-            tl_rows_sealed(rows, true, &m, floor, base + seen[i].at, seen[i].had.total,
-                           seen[i].had.writes);
+            sealed(true, &m, floor, base + seen[i].at, seen[i].had);
             for (uint32_t l = 0; l < 2 && !seen[i].goes; l++) {
                 struct cell *c = &want[l][seen[i].at / LEVELS[l].tl_point];
                 c->total += base + seen[i].at >= floor[l] ? seen[i].had.total : 0;
@@ -433,8 +445,8 @@ static void test_taken_refused(void **state)
     struct member m = member_of(78, 0), never = member_of(79, 0);
 
     (void)state;
-    tl_rows_sealed(rows, true, &m, floor, t, 100, 3);
-    tl_rows_sealed(rows, true, &m, floor, t + 24, UINT64_MAX, 3);
+    sealed(true, &m, floor, t, (struct cell){ 100, 3 });
+    sealed(true, &m, floor, t + 24, (struct cell){ UINT64_MAX, 3 });
     put_batch(NULL);
     take_refused(&never, t, 1, 1);     /* no row */
     take_refused(&m, t + 12, 1, 1);    /* no point */
