@@ -188,16 +188,5 @@ uint32_t exm_low(const struct store *s, int64_t engine_ms);
  * once a minute of engine time. */
 NODISCARD int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e);
 uint64_t store_exemplars_retain_ms(struct store *s);
-/* Exemplars of one series and type with from <= t < to. */
-struct exm_range {
-    struct member m;
-    uint32_t from, to; /* slots */
-    size_t bytes_max;  /* exm_erase: of the batch, approximately */
-};
-/* Deletes both rows of each exemplar of the range, in batch *b. *ret_more is true if the batch was
- * full before the end: write it and call again. Whole services and tenants are deleted by the
- * prefixes of their keys instead. */
-NODISCARD int exm_erase(struct kv *kv, const struct exm_range *r, struct kv_batch *b,
-                        bool *ret_more, struct err *e);
 
 #endif

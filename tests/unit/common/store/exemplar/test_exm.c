@@ -498,40 +498,6 @@ static void test_refused(void **state)
     store_bed_deinit(&b);
 }
 
-static void test_erase(void **state)
-{
-    struct store_bed b;
-    struct kv_batch *kb = kv_batch_new();
-    struct exm_ref x;
-    bool index, more = true;
-    struct err e;
-    size_t steps = 0;
-
-    (void)state;
-    store_bed_init(&b, &OPTS);
-    uint32_t t = store_bed_slot(&b) - 20;
-    push_some(&b, t);
-    assert_int_equal(count_rows(&b), 8);
-    struct kv_iter *it = kv_iter_new(b.s->kv, NULL, KV_EXM, STR_NULL, STR_NULL);
-    while (exm_key_read(kv_iter_key(it), &index, &x) && x.t != t)
-        kv_iter_next(it);
-    struct exm_range all = { x.m, 0, KEY_SLOT_MAX, 1 };
-    kv_iter_free(it);
-    assert_int_equal(exm_erase(b.s->kv, &(struct exm_range){ x.m, 0, t, MIB }, kb, &more, &e), 0);
-    assert_int_equal(kv_batch_count(kb), 0);
-    for (more = true; more; steps++) {
-        kv_batch_clear(kb);
-        assert_int_equal(exm_erase(b.s->kv, &all, kb, &more, &e), 0);
-        assert_int_equal(kv_write(b.s->kv, kb, true, &e), 0);
-    }
-    assert_true(steps >= 3);
-    assert_int_equal(count_rows(&b), 2);
-    kv_batch_free(kb);
-    store_bed_reopen(&b, KV_MEM_POWER, 0);
-    assert_string_equal(merged(&b, (struct ask){ SPAN, S1, NULL, NULL, 0, 0 }), "m;x=3");
-    store_bed_deinit(&b);
-}
-
 static void delete_some(struct store_bed *b, const char *id, const char *selector, uint32_t from,
                         uint32_t to)
 {
@@ -687,13 +653,13 @@ static void test_gauge_epochs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_example),    cmocka_unit_test(test_keys_random),
-        cmocka_unit_test(test_by_id),      cmocka_unit_test(test_list),
-        cmocka_unit_test(test_list_below), cmocka_unit_test(test_profiles),
-        cmocka_unit_test(test_dedupe),     cmocka_unit_test(test_retention),
-        cmocka_unit_test(test_bounds),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_erase),      cmocka_unit_test(test_gauge_epochs),
-        cmocka_unit_test(test_check),      cmocka_unit_test(test_deletes),
+        cmocka_unit_test(test_example),      cmocka_unit_test(test_keys_random),
+        cmocka_unit_test(test_by_id),        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_list_below),   cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_dedupe),       cmocka_unit_test(test_retention),
+        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_gauge_epochs), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_deletes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
