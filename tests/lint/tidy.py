@@ -22,7 +22,7 @@ ROLES = ["distributor", "ingester", "querier", "compactor"]
 MAY_INCLUDE = {r: {r, "common", "proto"} for r in ROLES}
 MAY_INCLUDE |= {"common": {"common", "proto"}, "deploy": {*ROLES, "common", "deploy"}}
 LAYERS = ["base", "sys", "obs", "conf", "model", "render", "net", "object", "rpc",  # may look left
-          "store", "cold", "cluster", "repl", "role"]
+          "store", "cold", "cluster", "repl", "identity", "role"]
 APART = {("store", "net"), ("store", "rpc")}  # left of it, and still forbidden
 CONFINED = {  # a library's header -> the only places that may include it
     "rocksdb/": r"common/store/(kv/)?kv_rocks\w*\.[ch]",

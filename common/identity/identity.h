@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * identity.h: who may do what, for a process: its options, its registry, and the question that the
+ * HTTP server asks before each handler.
+ *
+ *   identity.mode   off       nobody is asked; what http.admin_token_file and distributor.tokens_file
+ *                             say holds as before
+ *                   observe   each request is decided, and the refusals that `require` would make
+ *                             are counted and logged; nothing is refused
+ *                   require   each request is decided and refused
+ *
+ * Thread: the loop's.
+ */
+#ifndef COMMON_IDENTITY_IDENTITY_H
+#define COMMON_IDENTITY_IDENTITY_H
+
+#include "common/conf/conf.h"
+#include "common/identity/decide.h"
+#include "common/identity/keystore.h"
+#include "common/obs/metrics.h"
+
+enum identity_mode { IDENTITY_OFF, IDENTITY_OBSERVE, IDENTITY_REQUIRE };
+struct identity_conf {
+    const char *mode; /* "off", "observe", "require" */
+    const char *file; /* YAML with keys; "": none. Read again when it changes. */
+    uint64_t keys_per_tenant;
+};
+extern const struct conf_table identity_conf_table; /* section "identity" */
+
+struct identity_opts {
+    const struct identity_conf *conf; /* borrowed, as all below */
+    struct env *env;
+    struct loop *loop;
+    struct coord *coord; /* NULL: none */
+    struct metrics *metrics;
+    const char *dir;
+    struct str cluster_key;
+    bool multi, strict;
+    const char *admin_token_file; /* "": none; each line counts as a key of a server-admin */
+};
+struct identity;
+
+/* ERR_CONFIG with a sentence. With mode "off" it only makes the object. */
+NODISCARD int identity_start(const struct identity_opts *o, struct identity **ret, struct err *e);
+void identity_free(struct identity *i); /* NULL is fine */
+enum identity_mode identity_mode_of(const struct identity *i);
+struct registry *identity_registry(struct identity *i);
+struct keystore *identity_keystore(struct identity *i);
+/* Looks at the file and at the time; twice a second. */
+void identity_tick(struct identity *i);
+
+/* Decides a request, and sets r->identity, r->tenants. False: it was answered. */
+bool identity_admits(struct identity *i, struct http_req *r, const struct http_door *d);
+/* The request ends: gives back what identity_admits took. */
+void identity_forget(struct identity *i, struct http_req *r);
+
+/* ---- for handlers, of a request that was admitted */
+
+/* The record, or NULL: nobody is asked here (off, observe), or the operator's socket. */
+const struct key_record *identity_of(const struct http_req *r);
+/* "key:k3fT9aQz07Lm", "socket", "anonymous": for logs and records. */
+void identity_subject(const struct http_req *r, char *to, size_t n);
+
+#endif
