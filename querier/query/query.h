@@ -65,6 +65,8 @@ struct query {
     struct arena *data;    /* owned: decoded replies; NULL before there are any */
     struct str tenants[QUERY_TENANTS_MAX];
     size_t tenants_len;
+    struct key_record *identity; /* a reference: a query may outlive its request. NULL: no one was
+                                    asked who they are, and everything may be seen */
     const struct map *map; /* a reference: one and the same for all steps */
     struct plan_targets targets;
     query_step_fn step;   /* the next one */
