@@ -32,6 +32,7 @@ struct identity_opts {
     struct env *env;
     struct loop *loop;
     struct coord *coord; /* NULL: none */
+    struct str prefix;   /* cluster.etcd_prefix; empty without coord */
     struct metrics *metrics;
     const char *dir;
     struct str cluster_key;

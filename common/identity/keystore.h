@@ -26,6 +26,7 @@ struct keystore_opts {
     struct env *env;
     struct loop *loop;
     struct coord *coord;       /* NULL: the local file alone */
+    struct str prefix;         /* of keys in it (cluster.etcd_prefix); borrowed; empty: none */
     const char *dir;           /* <data>; borrowed */
     struct str cluster_key;    /* secret that all processes share; empty: sign by the pepper */
     struct registry *registry; /* borrowed */

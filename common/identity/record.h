@@ -42,6 +42,9 @@ struct key_record {
     struct net_range *nets; /* none: from anywhere */
     size_t nets_len;
     bool from_file; /* of identity.file: cannot be changed by the API */
+    /* The hash was made without a server, so with a pepper of zeros: "hash": "offline:<hex>". Of
+     * identity.file alone; registry_prove hashes for such a record with that pepper. */
+    bool offline_hash;
 };
 struct block_record {
     struct str id, why;
