@@ -20,7 +20,7 @@
 #include "common/identity/grant.h"
 #include "common/identity/key.h"
 
-#define RECORD_BYTES_MAX  4096
+#define KEY_RECORD_BYTES_MAX 4096
 #define RECORD_NAME_MAX   100 /* bytes of name, owner, why */
 #define RECORD_NETS_MAX   16
 #define RECORD_SIGN_BYTES 32
