@@ -32,9 +32,13 @@ struct identity_opts {
     struct env *env;
     struct loop *loop;
     struct coord *coord; /* NULL: none */
+    struct str prefix;   /* cluster.etcd_prefix; empty without coord */
     struct metrics *metrics;
     const char *dir;
-    struct str cluster_key;
+    struct pool *pool;
+    struct str cluster_key;       /* the first line of cluster.key_file; empty: none */
+    const struct str *other_keys; /* the lines behind it: keystore.h */
+    size_t other_keys_len;
     bool multi, strict;
     const char *admin_token_file; /* "": none; each line counts as a key of a server-admin */
 };

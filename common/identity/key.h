@@ -23,19 +23,19 @@
 #define KEY_PEPPER_BYTES 32
 #define KEY_HASH_BYTES   32
 
-enum key_kind { KEY_API = 'k', KEY_GATEWAY = 'g', KEY_INVITE = 'i' };
+enum api_key_kind { KEY_API = 'k', KEY_GATEWAY = 'g', KEY_INVITE = 'i' };
 
 struct key_text {
-    enum key_kind kind;
+    enum api_key_kind kind;
     struct str id, secret; /* slices of what was parsed */
 };
 struct env;
 
 /* Makes a new key from env->random. `to` gets KEY_TEXT_LEN characters and a NUL. */
-void key_make(struct env *env, enum key_kind kind, char to[KEY_TEXT_LEN + 1]);
+void key_make(struct env *env, enum api_key_kind kind, char to[KEY_TEXT_LEN + 1]);
 /* True if `text` has the form of a key and its checksum is right. What is refused costs no more
  * than reading it. */
-bool key_parse(struct str text, struct key_text *ret);
+bool key_text_parse(struct str text, struct key_text *ret);
 /* True for an id as key_make writes it. */
 bool key_id_ok(struct str id);
 void key_hash(const uint8_t pepper[KEY_PEPPER_BYTES], struct str id, struct str secret,

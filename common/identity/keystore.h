@@ -20,14 +20,23 @@
 #include "common/identity/registry.h"
 #include "common/sys/env.h"
 #include "common/sys/loop.h"
+#include "common/sys/pool.h"
+
+#define KEYSTORE_FRESH_MS 10000
 
 struct coord;
 struct keystore_opts {
     struct env *env;
     struct loop *loop;
     struct coord *coord;       /* NULL: the local file alone */
+    struct str prefix;         /* of keys in it (cluster.etcd_prefix); borrowed; empty: none */
     const char *dir;           /* <data>; borrowed */
     struct str cluster_key;    /* secret that all processes share; empty: sign by the pepper */
+    /* More lines of cluster.key_file, while its key is changed: what they signed is believed, and
+     * signed again by the first. Borrowed for the call. */
+    const struct str *other_keys;
+    size_t other_keys_len;
+    struct pool *pool; /* writes files there; NULL: on the loop */
     struct registry *registry; /* borrowed */
 };
 struct keystore;
@@ -50,6 +59,12 @@ void keystore_replace(struct keystore *k, struct key_record *r, keystore_fn fn, 
 /* Revokes. */
 void keystore_block(struct keystore *k, struct str id, struct str why, keystore_fn fn,
                     void *cookie);
+/* For mode "require", at each tick: if all is known and there is no server-admin in force, makes a
+ * key that is one for 24 h, once in the life of this process, and prints it to standard error. Of
+ * several processes one does: the transaction on `head` decides. It is revoked when another
+ * server-admin is stored. */
+void keystore_bootstrap(struct keystore *k);
+
 /* Hashes a secret with the pepper in force. */
 void keystore_hash(const struct keystore *k, struct str id, struct str secret,
                    uint8_t ret[KEY_HASH_BYTES]);

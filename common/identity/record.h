@@ -20,7 +20,7 @@
 #include "common/identity/grant.h"
 #include "common/identity/key.h"
 
-#define RECORD_BYTES_MAX  4096
+#define KEY_RECORD_BYTES_MAX 4096
 #define RECORD_NAME_MAX   100 /* bytes of name, owner, why */
 #define RECORD_NETS_MAX   16
 #define RECORD_SIGN_BYTES 32
@@ -42,6 +42,9 @@ struct key_record {
     struct net_range *nets; /* none: from anywhere */
     size_t nets_len;
     bool from_file; /* of identity.file: cannot be changed by the API */
+    /* The hash was made without a server, so with a pepper of zeros: "hash": "offline:<hex>". Of
+     * identity.file alone; registry_prove hashes for such a record with that pepper. */
+    bool offline_hash;
 };
 struct block_record {
     struct str id, why;

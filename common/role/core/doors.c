@@ -39,6 +39,7 @@
 #define FLAGS     "/capabilities.v1.FeatureFlagsService/"
 #define HEALTH    "/grpc.health.v1.Health/"
 #define CLUSTER   "/api/v1/cluster/"
+#define KEYS      "/api/v1/keys"
 
 static const struct http_door table[] = {
     /* the process */
@@ -65,6 +66,11 @@ static const struct http_door table[] = {
     { HTTP_POST, CLUSTER "tenants", ACTS, OPERATOR },
     { HTTP_POST, CLUSTER "rebalance", ACTS, OPERATOR },
     { HTTP_POST, CLUSTER "recover", ACTS, OPERATOR },
+    /* keys of callers */
+    { HTTP_GET, KEYS, ASKS, OPERATOR },
+    { HTTP_POST, KEYS, ACTS, OPERATOR },
+    { HTTP_POST, KEYS "/*", ACTS, OPERATOR },
+    { HTTP_DELETE, KEYS "/*", ACTS, OPERATOR },
     /* pushes */
     { HTTP_POST, "/ingest", ACTS, NOTHING },
     { HTTP_POST, "/pyroscope/ingest", ACTS, NOTHING },
