@@ -57,13 +57,13 @@ static int pack(const ProtobufCMessage *m, struct buf *out, struct err *e)
 
 /* Sets the fields of all requests: tenant, shards, map, matchers. Each message is a type of its own
  * to protobuf-c. */
-#define PUT_HEAD(r, q, to, a)                                                    \
-    do {                                                                         \
-        (r)->tenant = out_str(scoped_matchers_tenant((to)->of));                 \
-        (r)->shards = out_ptr((to)->target->shards);                             \
-        (r)->n_shards = (to)->target->shards_len;                                \
-        (r)->map_version = (q)->map_version;                                     \
-        (r)->matchers = scoped_matchers_pack((to)->of, (a), &(r)->n_matchers);   \
+#define PUT_HEAD(r, q, to, a)                                                  \
+    do {                                                                       \
+        (r)->tenant = out_str(scoped_matchers_tenant((to)->of));               \
+        (r)->shards = out_ptr((to)->target->shards);                           \
+        (r)->n_shards = (to)->target->shards_len;                              \
+        (r)->map_version = (q)->map_version;                                   \
+        (r)->matchers = scoped_matchers_pack((to)->of, (a), &(r)->n_matchers); \
     } while (0)
 
 NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge *m,
@@ -170,9 +170,8 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
     return r.matchers && r.ids && r.call_site && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
 }
 
-NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
-                                const struct wire_to *to, struct arena *a, struct buf *out,
-                                struct err *e)
+NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail, const struct wire_to *to,
+                                struct arena *a, struct buf *out, struct err *e)
 {
     Embertree__EstimateRequest r = EMBERTREE__ESTIMATE_REQUEST__INIT;
 

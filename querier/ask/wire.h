@@ -94,9 +94,8 @@ NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labe
                               struct err *e);
 
 /* What a merge of this query would read; without a profile type: of all types. */
-NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
-                                const struct wire_to *to, struct arena *a, struct buf *out,
-                                struct err *e);
+NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail, const struct wire_to *to,
+                                struct arena *a, struct buf *out, struct err *e);
 
 /* The reply to a WIRE_EXM_MERGE is a wire_merged, to a WIRE_EXM_TIMELINE a wire_timelines. */
 NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_exemplars *x,

@@ -44,7 +44,7 @@ enum ask { ASK_NOTHING, ASK_DETACH, ASK_FETCH };
 
 struct async_entry {
     char id[ID_LEN + 1];
-    char *owner; /* owned; the tenants it reads */
+    char *owner;                /* owned; the tenants it reads */
     uint8_t scope[SCOPE_BYTES]; /* who asked, and what they could see */
     enum async_status status;
     struct buf result;             /* SUCCESS */

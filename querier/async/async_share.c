@@ -19,7 +19,7 @@
 
 #define CALL_MS       5000
 #define SWEEP_EVERY_S 60
-#define COST_PER_BYTE 3 /* of a decoded reply: text in the arena, once */
+#define COST_PER_BYTE 3    /* of a decoded reply: text in the arena, once */
 #define SCOPED        0x80 /* of a status: a fingerprint follows */
 
 enum doc_op { DOC_GET, DOC_LIST, DOC_PUT, DOC_DELETE }; /* travels */
@@ -263,8 +263,8 @@ NODISCARD int share_read(struct query *q, struct str id, const uint8_t *scope, s
                        c->ingester);
     /* Word by word what an ingester says of a document that is not there. */
     if (memcmp(ret->scope, scope, SCOPE_BYTES) != 0)
-        return err_set(e, ERR_NOT_FOUND, "ingester %zu: there is no \"%.*s\"", c->ingester,
-                       STR_ARG(id));
+        return err_set(e, ERR_NOT_FOUND, "%s %zu: there is no \"%.*s\"",
+                       route_moves(q->qr->route) ? "shard" : "ingester", c->ingester, STR_ARG(id));
     ret->result = in_str(m->docs[0]->body);
     ret->updated_ms = m->docs[0]->updated_ms;
     return 0;
