@@ -177,12 +177,12 @@ static void told(size_t ingester, const char *id, const char *what, const char *
         assert_true(str_eqc(str_n(m->id.data, m->id.len), id));
     assert_true(str_eqc(str_n(m->what.data, m->what.len), what));
     for (; matchers[n]; n++) {
-        char text[64];
         assert_true(n < m->n_matchers);
-        (void)snprintf(text, sizeof(text), "%.*s=%.*s", (int)m->matchers[n]->name.len,
-                       (const char *)m->matchers[n]->name.data, (int)m->matchers[n]->value.len,
-                       (const char *)m->matchers[n]->value.data);
-        assert_string_equal(text, matchers[n]);
+        struct str name = str_n(m->matchers[n]->name.data, m->matchers[n]->name.len);
+        struct str value = str_n(m->matchers[n]->value.data, m->matchers[n]->value.len), want;
+        want = str_c(matchers[n]);
+        assert_int_equal(want.len, name.len + 1 + value.len);
+        assert_true(str_starts(want, name) && str_eq(str_sub(want, name.len + 1, want.len), value));
     }
     assert_int_equal(m->n_matchers, n);
     embertree__delete_request__free_unpacked(m, NULL);
@@ -233,6 +233,7 @@ static void test_limited_key(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { T(test_phase), T(test_shard_without), T(test_refused) };
+    const struct CMUnitTest tests[] = { T(test_phase), T(test_shard_without), T(test_refused),
+                                        T(test_limited_key) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
