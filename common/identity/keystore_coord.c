@@ -2,17 +2,19 @@
  *
  * keystore_coord: keys and blocks in the coordination service, followed by one watch.
  *
- * A service may be one that was restored from an older backup, or an empty one. `version` in the
- * head tells: it never goes down. So a whole list is judged first:
+ * Keys and blocks are only added: a key ends by its block or its time. So whatever one side lacks
+ * the other may write, in any order, and a service that was restored from an older backup, or lost
+ * everything, is filled again by those who know more. What a record says can change (its end), so
+ * for two records of one id the higher `version` of the head decides; it never goes down:
  *
- *   its version is ours or higher   it is the truth: our stored keys go, its keys come
- *   lower, or it has no head        we know more: what it lacks is written back (`out`), then the
- *                                   head with a higher version (`raise`); no key is made meanwhile
- *   no head, and we know nothing    the first start of a cluster: we make the head
+ *   the service's is ours or higher   its records are taken over ours
+ *   lower, or it has no head          ours stay, and are written, then the head with a higher
+ *                                     version (`raise`); no key is made meanwhile
+ *   no head, and we know nothing      the first start of a cluster: we make the head
  *
- * Blocks are never taken back: those that it lacks are written in any case. Of several processes
- * that write back at once one wins each transaction, since each compares the head's revision; the
- * others look again.
+ * Of several processes that write at once one wins each transaction, since each compares the head's
+ * revision; the others look again. A value that a later version wrote may have members that are
+ * unknown here, so it is not written again for looking different.
  *
  * A head with another pepper and a higher version is another beginning of the cluster. We follow it
  * and drop our keys, whose hashes are void. If its version is lower we write ours, but only under
@@ -209,16 +211,11 @@ static void owe_missing(void *cookie, struct key_record *r, const struct block_r
         if (!kv || keystore_signed_by(k, kv->value) < 0)
             owe_block(k, b);
     }
-    if (r && l->older && !r->from_file) {
+    if (r && !r->from_file) {
         key = key_identity_of(k->o.prefix, false, r->id);
         const struct coord_kv *kv = find(l, key_str(&key));
-        struct buf text;
-
-        buf_init(&text, 2 * KEY_RECORD_BYTES_MAX);
-        key_record_write(r, k->sign[0], &text);
-        if (!kv || !str_eq(kv->value, buf_str(&text)))
+        if (!kv || l->older || keystore_signed_by(k, kv->value) < 0)
             owe_record(k, r);
-        buf_deinit(&text);
     }
 }
 
@@ -226,10 +223,11 @@ static void follow(struct keystore *k, const struct keystore_head *h)
 {
     bool other = memcmp(k->head.pepper, h->pepper, KEY_PEPPER_BYTES) != 0;
 
-    if (k->head.known && other)
+    if (k->head.known && other) {
         log_warn("the coordination service has other keys than this data folder: it is followed",
                  KV_U64("version", h->version), KV_U64("version_here", k->head.version));
-    registry_clear_stored(k->o.registry);
+        registry_clear_stored(k->o.registry);
+    }
     k->head.version = h->version;
     k->head.known = true;
     if (other || k->sign_len == 0)
@@ -386,10 +384,8 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     }
     if (!k->listed || !id_of(name, &block, &id))
         return;
-    if (kv->deleted && block)
-        k->relist = true; /* it is written again */
-    else if (kv->deleted)
-        registry_del(k->o.registry, id);
+    if (kv->deleted)
+        k->relist = true; /* it is written again: what ends a key is its block */
     else
         take(k, kv);
     (void)keystore_changed(k, false);
