@@ -11,8 +11,12 @@
  * forged. `edit` is a flag of a read grant: notes, settings and uploads may be changed.
  *
  * A tenant-admin may push, read and delete in its tenants. A server-admin may not read profiles:
- * that takes a read grant. Nobody may grant more than they have (grants_cover). Thread: any; the
- * grants of a record do not change.
+ * that takes a read grant. An identity may not grant more than it has (grants_cover). Thread: any; the
+ * grants of a record do not change. But the compiled regexes of `match` are the loop's, since a
+ * regex owns its match buffers: elsewhere copy the texts and compile again.
+ *
+ * Fields that are not known are refused, and so is null. server-admin and scrape want tenants
+ * ["*"]; `match` wants read or delete, `set` wants push, `edit` wants read.
  */
 #ifndef COMMON_IDENTITY_GRANT_H
 #define COMMON_IDENTITY_GRANT_H
@@ -53,8 +57,8 @@ struct grants {
     size_t len;
 };
 
-/* From a JSON array. Everything is copied to the arena. ERR_INPUT names grant and field ("grants[1]:
- * ..."). The caller owns the compiled regexes: grants_deinit. */
+/* From a JSON array. Everything is copied to the arena. ERR_INPUT and ERR_LIMIT name grant and
+ * field ("grants[1]: ..."). The caller owns the compiled regexes: grants_deinit. */
 NODISCARD int grants_read(const struct json_val *list, struct arena *a, struct grants *ret,
                           struct err *e);
 void grants_deinit(struct grants *g); /* regexes only */

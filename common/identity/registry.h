@@ -8,8 +8,8 @@
  * holds whatever the source.
  *
  * Every failure costs the same: an unknown id is hashed against a fixed record, and the texts of
- * "unknown" and "wrong" are equal. That a key is expired or revoked is told only to who shows the
- * right secret. Thread: the loop's.
+ * "unknown" and "wrong" are equal. That a key is expired or revoked is answered only if the secret
+ * is right. Thread: the loop's.
  */
 #ifndef COMMON_IDENTITY_REGISTRY_H
 #define COMMON_IDENTITY_REGISTRY_H
@@ -66,7 +66,7 @@ enum credential_fault registry_prove(struct registry *g, struct str key, int64_t
 int64_t registry_last_use_ms(const struct registry *g, struct str id);
 
 /* All records and blocks as one JSON text, for <data>/identity.json, and back. The reader adds to
- * what is there. ERR_INPUT, ERR_LIMIT. */
+ * the registry. ERR_INPUT, ERR_LIMIT. */
 void registry_write(const struct registry *g, const uint8_t sign[RECORD_SIGN_BYTES],
                     struct buf *out);
 NODISCARD int registry_read(struct registry *g, struct str json,
