@@ -133,9 +133,14 @@ struct http_server_opts {
     struct conf_list hosts, origins;
     const struct http_door *doors; /* borrowed; NULL: every method but GET acts */
     size_t doors_len;
-    /* True if this caller has what a route needs. False: it was answered. NULL: always true. */
-    bool (*admit)(void *cookie, struct http_req *r, enum http_needs needs);
-    void *admit_cookie;
+    /* Asked for each request that found a route with a row in `doors`, at the end of its head: may
+     * it come in? False: it was answered. NULL: always true. What found no route, or only other
+     * methods, is answered without it. */
+    bool (*admit)(void *cookie, struct http_req *r, const struct http_door *door);
+    /* The request ends: gives back what admit kept in it. Called for each one, admitted or not, and
+     * its arena is still there. May be NULL. */
+    void (*forget)(void *cookie, struct http_req *r);
+    void *admit_cookie; /* of both */
     /* Called after the files changed. e NULL: they are in use now; else they cannot be used, and
      * the old files stay in use. */
     void (*on_tls_files)(void *cookie, const struct err *e);

@@ -118,9 +118,10 @@ static void refuse(const struct access *a, struct http_req *r)
     http_reply_err(r, &e);
 }
 
-bool access_admits(void *cookie, struct http_req *r, enum http_needs needs)
+bool access_admits(void *cookie, struct http_req *r, const struct http_door *door)
 {
     const struct access *a = cookie;
+    enum http_needs needs = door->needs;
 
     if (r->local || needs == HTTP_NEEDS_NOTHING || (needs == HTTP_NEEDS_METRICS && !a->metrics) ||
         (needs != HTTP_NEEDS_OPERATOR && !has_file(a)))
