@@ -40,7 +40,12 @@ struct identity_opts {
     const struct str *other_keys; /* the lines behind it: keystore.h */
     size_t other_keys_len;
     bool multi, strict;
-    const char *admin_token_file; /* "": none; each line counts as a key of a server-admin */
+    const char *own_tenant; /* where the process pushes its own profiles: identity_own_token */
+    /* Does the request show a token of http.admin_token_file? Then it is of a server-admin. And what
+     * a refusal tells besides, before it is answered. Both may be NULL. */
+    bool (*shows_token)(void *cookie, const struct http_req *r);
+    void (*refusing)(void *cookie, struct http_req *r, const struct http_door *d);
+    void *token_cookie; /* of both */
 };
 struct identity;
 
@@ -52,8 +57,16 @@ struct registry *identity_registry(struct identity *i);
 struct keystore *identity_keystore(struct identity *i);
 /* Looks at the file and at the time; twice a second. */
 void identity_tick(struct identity *i);
+/* A way to tell the tenant by what a request shows, for senders from before keys: it may push there
+ * (distributor.tokens_file). fn returns STR_NULL for who it does not know; NULL: no such way any
+ * more. */
+typedef struct str (*identity_tokens_fn)(void *cookie, const struct http_req *r);
+void identity_tokens(struct identity *i, identity_tokens_fn fn, void *cookie);
+/* By which the process may push to own_tenant through its own door. NULL: nobody asks for one. */
+const char *identity_own_token(const struct identity *i);
 
-/* Decides a request, and sets r->identity, r->tenants. False: it was answered. */
+/* Decides a request. Mode require sets r->identity and r->tenants, or answers and returns false;
+ * observe only counts, off does nothing. */
 bool identity_admits(struct identity *i, struct http_req *r, const struct http_door *d);
 /* The request ends: gives back what identity_admits took. */
 void identity_forget(struct identity *i, struct http_req *r);
@@ -62,7 +75,8 @@ void identity_forget(struct identity *i, struct http_req *r);
 
 /* The record, or NULL: nobody is asked here (off, observe), or the operator's socket. */
 const struct key_record *identity_of(const struct http_req *r);
-/* "key:k3fT9aQz07Lm", "socket", "anonymous": for logs and records. */
+/* "key:k3fT9aQz07Lm", "option:http.admin_token_file", "socket", "anonymous": for logs and
+ * records. */
 void identity_subject(const struct http_req *r, char *to, size_t n);
 
 #endif

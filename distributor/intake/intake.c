@@ -542,7 +542,7 @@ static int knows_shards(const struct distributor *d, struct err *e)
 int intake_check(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
                  struct err *e)
 {
-    struct str key = http_header(r, "Idempotency-Key"), named;
+    struct str key = http_header(r, "Idempotency-Key"), named = STR_NULL;
     size_t one;
 
     if (d->draining)
@@ -550,9 +550,12 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
     if (role_memory_check(d->ctx, e) || knows_shards(d, e))
         return e->code;
     *ret_tenant = STR_NULL;
-    if (d->tokens && d->ctx->tenancy->multi && http_header_once(r, "X-Scope-OrgID", &named, e))
+    /* Where callers have an identity, its tenant was decided as the request came in, by the token,
+     * too (on_token in distributor.c). */
+    bool by_token = d->tokens && !r->identity && d->ctx->tenancy->multi;
+    if (by_token && http_header_once(r, "X-Scope-OrgID", &named, e))
         return e->code;
-    if (d->tokens && d->ctx->tenancy->multi && !named.len)
+    if (by_token && !named.len)
         *ret_tenant = tokens_tenant(d->tokens, r);
     if (!ret_tenant->ptr && tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
         return e->code;

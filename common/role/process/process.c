@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/identity/identity.h"
 #include "common/obs/log.h"
 #include "common/role/admin/admin.h"
 #include "common/role/admin/cluster_dump_routes.h"
@@ -77,6 +78,7 @@ static void on_tick(void *cookie)
     usage_refresh(&p->usage);
     memory_gather(p->memory);
     cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    identity_tick(p->identity);
     svc_health_look(&p->health);
     notify_alive(&p->notify);
     ready = readiness_check(&p->core, &role, &why);
@@ -126,6 +128,57 @@ static bool keeps_shards(const struct process *p)
     return false;
 }
 
+/* With mode require the rules of identities stand in the place of tokens; with observe beside
+ * them. */
+static bool admit(void *cookie, struct http_req *r, const struct http_door *door)
+{
+    struct process *p = cookie;
+
+    CHECK(p->magic == PROCESS_MAGIC);
+    if (!identity_admits(p->identity, r, door))
+        return false;
+    return identity_mode_of(p->identity) == IDENTITY_REQUIRE || access_admits(&p->access, r, door);
+}
+
+static void forget(void *cookie, struct http_req *r)
+{
+    const struct process *p = cookie;
+
+    identity_forget(p->identity, r);
+}
+
+static int start_identity(struct process *p, struct err *e)
+{
+    const struct role_ctx *ctx = &p->core.ctx;
+    const struct selfprof_conf *selfprof = conf_get(p->conf, &selfprof_options);
+    struct str keys[RPC_KEYS_MAX] = { 0 };
+    struct identity_opts o = {
+        .conf = conf_get(p->conf, &identity_conf_table),
+        .env = ctx->env,
+        .loop = p->loop,
+        .coord = ctx->coord,
+        .prefix = ctx->coord ? str_c(ctx->cluster->etcd_prefix) : STR_NULL,
+        .metrics = p->metrics,
+        .dir = ctx->data_dir,
+        .pool = p->pool,
+        .other_keys = keys + 1,
+        .multi = ctx->tenancy->multi,
+        .strict = ctx->tenancy->strict,
+        .own_tenant = selfprof->tenant,
+        .shows_token = access_shows_token,
+        .refusing = access_hint,
+        .token_cookie = &p->access,
+    };
+    const struct rpc_key *k;
+    size_t n = 0;
+
+    while (p->keys.keys && n < ARRAY_LEN(keys) && (k = rpc_keys_at(p->keys.keys, n)))
+        keys[n++] = str_n(k->secret, sizeof(k->secret));
+    o.cluster_key = keys[0];
+    o.other_keys_len = n ? n - 1 : 0;
+    return identity_start(&o, &p->identity, e);
+}
+
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
     uint64_t in_flight = c->in_flight_bytes ? c->in_flight_bytes
@@ -150,8 +203,9 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .local = addr_is_loopback(str_c(c->listen)),
         .hosts = c->hosts,
         .origins = c->origins,
-        .admit = access_admits,
-        .admit_cookie = &p->access,
+        .admit = admit,
+        .forget = forget,
+        .admit_cookie = p,
         .on_tls_files = on_tls_files,
         .tls_cookie = (void *)(uintptr_t)c,
     };
@@ -269,13 +323,19 @@ static int start_shared(struct process *p, struct err *e)
     p->core.ctx.http = p->http;
     if (!code)
         code = start_socket(p, http, e);
-    return code ? code : cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
+    if (!code)
+        code = cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
+    if (!code)
+        code = start_identity(p, e);
+    p->core.ctx.identity = p->identity;
+    return code;
 }
 
 int process_start(struct process *p, const char *program, const struct conf *conf,
                   const struct role *const *list, struct err *e)
 {
     const struct shutdown_conf *shutdown = conf_get(conf, &shutdown_options);
+    struct common_conf http = options_http(conf);
     int code;
 
     *p = (struct process){ .magic = PROCESS_MAGIC, .program = program, .conf = conf };
@@ -286,8 +346,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
         CHECK(p->core.parts_len < PROCESS_ROLES_MAX);
         p->core.parts[p->core.parts_len].role = list[p->core.parts_len];
     }
-    code = options_check(conf_get(conf, &http_options), conf_get(conf, &cluster_options),
-                         p->core.parts_len > 1, e);
+    code = options_check(&http, conf_get(conf, &cluster_options), p->core.parts_len > 1, e);
     if (!code)
         code = start_shared(p, e);
     if (code)
@@ -385,6 +444,7 @@ static void process_free(struct process *p)
     for (size_t i = p->core.parts_len; i-- > 0;)
         p->core.parts[i].role->free(p->core.parts[i].self);
     http_server_free(p->http);
+    identity_free(p->identity);
     xfree(p->socket);
     cluster_source_deinit(&p->coordinate);
     rpc_net_free(p->rpc);
@@ -448,6 +508,7 @@ static void start_selfprof(struct process *p)
         .hz = conf->hz,
         .url = conf->url,
         .tenant = conf->tenant,
+        .token = conf->url[0] ? NULL : identity_own_token(p->identity),
         .service = "embertree",
         .role = p->core.parts_len > 1 ? NULL : p->core.parts[0].role->name,
         .per_thread = true,

@@ -38,8 +38,9 @@ struct process {
     struct data_conf data; /* a copy; data.disk_reserve stays as configured */
     struct signals *signals;
     struct debug debug;
-    struct access access; /* to pages about the process */
-    char *socket;         /* owned; path of the operator's Unix socket; NULL: none */
+    struct identity *identity; /* who callers are */
+    struct access access;      /* to pages about the process */
+    char *socket;              /* owned; path of the operator's Unix socket; NULL: none */
     struct notify notify;
     struct timer *tick;     /* usage, and the "ready" line */
     struct timer *deadline; /* of the drain */
