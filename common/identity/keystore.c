@@ -229,7 +229,7 @@ static void bootstrap_say(const char *key)
                   "\nThere is no key of a server-admin yet. This one is valid for 24 hours, or "
                   "until another\nserver-admin is made, and is shown this once:\n\n    %s\n\n"
                   "Make one for yourself with it: embertreectl --token-file FILE key make --name "
-                  "NAME --roles server-admin\n\n",
+                  "NAME --for '*' --roles server-admin,tenant-admin,gateway,scrape\n\n",
                   key);
     (void)fflush(stderr);
 }
@@ -258,7 +258,10 @@ static int bootstrap_record(struct keystore *k, struct key_record **ret, struct 
 
     CHECK(key_text_parse(str_c(k->bootstrap_key), &text));
     keystore_hash(k, text.id, text.secret, hash);
-    struct grant all = { .everywhere = true, .roles = ROLE_SERVER_ADMIN | ROLE_TENANT_ADMIN };
+    /* All that a key may hand out, since nobody hands out more than they have. */
+    struct grant all = { .everywhere = true,
+                         .roles = ROLE_SERVER_ADMIN | ROLE_TENANT_ADMIN | ROLE_GATEWAY |
+                                  ROLE_SCRAPE };
     struct key_record r = { .id = text.id,
                             .name = STR("first key"),
                             .made_by = STR(BOOTSTRAP),

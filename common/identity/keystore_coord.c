@@ -2,17 +2,19 @@
  *
  * keystore_coord: keys and blocks in the coordination service, followed by one watch.
  *
- * A service may be one that was restored from an older backup, or an empty one. `version` in the
- * head tells: it never goes down. So a whole list is judged first:
+ * Keys and blocks are only added: a key ends by its block or its time. So whatever one side lacks
+ * the other may write, in any order, and a service that was restored from an older backup, or lost
+ * everything, is filled again by those who know more. What a record says can change (its end), so
+ * for two records of one id the higher `version` of the head decides; it never goes down:
  *
- *   its version is ours or higher   it is the truth: our stored keys go, its keys come
- *   lower, or it has no head        we know more: what it lacks is written back (`out`), then the
- *                                   head with a higher version (`raise`); no key is made meanwhile
- *   no head, and we know nothing    the first start of a cluster: we make the head
+ *   the service's is ours or higher   its records are taken over ours
+ *   lower, or it has no head          ours stay, and are written, then the head with a higher
+ *                                     version (`raise`); no key is made meanwhile
+ *   no head, and we know nothing      the first start of a cluster: we make the head
  *
- * Blocks are never taken back: those that it lacks are written in any case. Of several processes
- * that write back at once one wins each transaction, since each compares the head's revision; the
- * others look again.
+ * Of several processes that write at once one wins each transaction, since each compares the head's
+ * revision; the others look again. A value that a later version wrote may have members that are
+ * unknown here, so it is not written again for looking different.
  *
  * A head with another pepper and a higher version is another beginning of the cluster. We follow it
  * and drop our keys, whose hashes are void. If its version is lower we write ours, but only under
@@ -28,10 +30,8 @@
 #include "common/obs/log.h"
 #include "common/rpc/rpc_crypto.h"
 
-#define TICK_MS   200
-#define TRIES_MAX 20
-#define BATCH     32
-#define SAID_MAX  1000
+#define TICK_MS  200
+#define SAID_MAX 1000
 
 static uint64_t mono_ms(const struct keystore *k)
 {
@@ -73,7 +73,7 @@ static void say_bad(struct keystore *k, struct str name, const char *why)
              KV_STR("name", str_sub(name, 0, 100)), KV_CSTR("why", why));
 }
 
-static void owe(struct keystore *k, struct str id, bool block, struct str json)
+void keystore_owe(struct keystore *k, struct str id, bool block, struct str json)
 {
     struct pending p = { .block = block };
 
@@ -97,7 +97,7 @@ static void owe_record(struct keystore *k, const struct key_record *r)
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
     key_record_write(r, k->sign[0], &b);
     if (buf_ok(&b))
-        owe(k, r->id, false, buf_str(&b));
+        keystore_owe(k, r->id, false, buf_str(&b));
     buf_deinit(&b);
 }
 
@@ -108,7 +108,7 @@ static void owe_block(struct keystore *k, const struct block_record *block)
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
     block_record_write(block, k->sign[0], &b);
     if (buf_ok(&b))
-        owe(k, block->id, true, buf_str(&b));
+        keystore_owe(k, block->id, true, buf_str(&b));
     buf_deinit(&b);
 }
 
@@ -211,16 +211,11 @@ static void owe_missing(void *cookie, struct key_record *r, const struct block_r
         if (!kv || keystore_signed_by(k, kv->value) < 0)
             owe_block(k, b);
     }
-    if (r && l->older && !r->from_file) {
+    if (r && !r->from_file) {
         key = key_identity_of(k->o.prefix, false, r->id);
         const struct coord_kv *kv = find(l, key_str(&key));
-        struct buf text;
-
-        buf_init(&text, 2 * KEY_RECORD_BYTES_MAX);
-        key_record_write(r, k->sign[0], &text);
-        if (!kv || !str_eq(kv->value, buf_str(&text)))
+        if (!kv || l->older || keystore_signed_by(k, kv->value) < 0)
             owe_record(k, r);
-        buf_deinit(&text);
     }
 }
 
@@ -228,10 +223,11 @@ static void follow(struct keystore *k, const struct keystore_head *h)
 {
     bool other = memcmp(k->head.pepper, h->pepper, KEY_PEPPER_BYTES) != 0;
 
-    if (k->head.known && other)
+    if (k->head.known && other) {
         log_warn("the coordination service has other keys than this data folder: it is followed",
                  KV_U64("version", h->version), KV_U64("version_here", k->head.version));
-    registry_clear_stored(k->o.registry);
+        registry_clear_stored(k->o.registry);
+    }
     k->head.version = h->version;
     k->head.known = true;
     if (other || k->sign_len == 0)
@@ -388,183 +384,14 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     }
     if (!k->listed || !id_of(name, &block, &id))
         return;
-    if (kv->deleted && block)
-        k->relist = true; /* it is written again */
-    else if (kv->deleted)
-        registry_del(k->o.registry, id);
+    if (kv->deleted)
+        k->relist = true; /* it is written again: what ends a key is its block */
     else
         take(k, kv);
     (void)keystore_changed(k, false);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-static void store_again(struct op *op)
-{
-    struct keystore *k = op->k;
-    struct err e;
-
-    if (op->once || (op->kind == OP_ADD && registry_find(k->o.registry, str_c(op->id))))
-        (void)err_set(&e, ERR_CONFLICT, "another process changed the keys at the same time");
-    else if (++op->tries >= TRIES_MAX)
-        (void)err_set_again(&e, ERR_BUSY, 2, "other processes change keys all the time; try again");
-    else {
-        op->state = OP_AGAIN; /* on_tick, once the watch brought the new head */
-        return;
-    }
-    keystore_op_end(op, &e, false);
-}
-
-static void block_stored(struct op *op, const struct err *e)
-{
-    struct keystore *k = op->k;
-    struct err both;
-
-    if (e)
-        owe(k, str_c(op->id), true, buf_str(&op->block));
-    if (!e || op->saved) {
-        keystore_op_end(op, NULL, e != NULL);
-        return;
-    }
-    (void)err_set(&both, ERR_IO,
-                  "it is revoked in this process only, until that ends: the file says %.150s; the "
-                  "coordination service: %.150s",
-                  op->disk.text, e->text);
-    keystore_op_end(op, &both, true);
-}
-
-static void on_stored(void *cookie, const struct coord_reply *r)
-{
-    struct op *op = cookie;
-    struct keystore *k = op->k;
-    struct err e;
-
-    if (op->kind == OP_BLOCK) {
-        block_stored(op, r->err);
-        return;
-    }
-    if (r->err) {
-        e = *r->err;
-        (void)err_wrap(&e, "the coordination service did not say whether it has the key (keys list "
-                           "shows it then)");
-        e.code = ERR_UNAVAILABLE;
-        keystore_op_end(op, &e, false);
-        return;
-    }
-    k->heard_ms = mono_ms(k);
-    if (!r->done) {
-        store_again(op);
-        return;
-    }
-    k->head_rev = MAX(k->head_rev, r->rev);
-    k->head.version = MAX(k->head.version, op->version);
-    int code = registry_put(k->o.registry, op->r, &e);
-    (void)keystore_changed(k, false);
-    keystore_op_end(op, code ? &e : NULL, false);
-}
-
-static void store_block(struct op *op)
-{
-    struct coord_key key = key_identity_of(op->k->o.prefix, true, str_c(op->id));
-    struct coord_change chg = { .key = key_str(&key), .value = buf_str(&op->block) };
-
-    coord_txn(op->k->o.coord, NULL, 0, &chg, 1, on_stored, op);
-}
-
-static void store_record(struct op *op)
-{
-    struct keystore *k = op->k;
-    struct coord_key head = key_identity_head(k->o.prefix);
-    struct coord_key key = key_identity_of(k->o.prefix, false, str_c(op->id));
-    struct coord_compare cmp[2] = { { .key = key_str(&head), .rev = k->head_rev },
-                                    { .key = key_str(&key), .create = true } };
-    struct buf h, b;
-
-    buf_init(&h, KIB);
-    buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
-    op->version = k->head.version + 1;
-    keystore_head_write(k, op->version, &h);
-    key_record_write(op->r, k->sign[0], &b);
-    CHECK(buf_ok(&h) && buf_ok(&b));
-    struct coord_change chg[2] = { { .key = key_str(&head), .value = buf_str(&h) },
-                                   { .key = key_str(&key), .value = buf_str(&b) } };
-    coord_txn(k->o.coord, cmp, op->kind == OP_ADD ? 2 : 1, chg, 2, on_stored, op);
-    buf_deinit(&h);
-    buf_deinit(&b);
-}
-
-void keystore_store(struct op *op)
-{
-    op->state = OP_STORING;
-    if (op->kind == OP_BLOCK)
-        store_block(op);
-    else
-        store_record(op);
-}
-
-/* ---- what the service lacks ------------------------------------------------------------------ */
-
-static void on_sent(void *cookie, const struct coord_reply *r)
-{
-    struct keystore *k = cookie;
-    size_t n = k->sent;
-
-    k->sending = false;
-    k->sent = 0;
-    if (r->err || !r->done) {
-        k->relist |= !r->err; /* the head is another one: judge again */
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        xfree((void *)(uintptr_t)k->out.ptr[i].json.ptr);
-    if (n)
-        memmove(k->out.ptr, k->out.ptr + n, (k->out.len - n) * sizeof(*k->out.ptr));
-    k->out.len -= n;
-}
-
-static void on_raised(void *cookie, const struct coord_reply *r)
-{
-    struct keystore *k = cookie;
-
-    k->sending = false;
-    k->relist |= !r->err; /* in either case all is read again, and judged */
-}
-
-static void raise_head(struct keystore *k)
-{
-    struct coord_key key = key_identity_head(k->o.prefix);
-    struct coord_compare cmp = { .key = key_str(&key), .rev = k->head_rev };
-    struct buf b;
-
-    buf_init(&b, KIB);
-    keystore_head_write(k, k->head.version + 1, &b);
-    struct coord_change chg = { .key = key_str(&key), .value = buf_str(&b) };
-    k->sending = true;
-    coord_txn(k->o.coord, &cmp, 1, &chg, 1, on_raised, k);
-    buf_deinit(&b);
-}
-
-static void send_out(struct keystore *k)
-{
-    struct coord_key head = key_identity_head(k->o.prefix);
-    struct coord_compare cmp = { .key = key_str(&head), .rev = k->head_rev };
-    struct coord_key *keys = XNEW_ARRAY(struct coord_key, BATCH);
-    struct coord_change chg[BATCH];
-    size_t n = MIN(k->out.len, (size_t)BATCH);
-    bool guarded = false;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct pending *p = &k->out.ptr[i];
-
-        keys[i] = key_identity_of(k->o.prefix, p->block, str_c(p->id));
-        chg[i] = (struct coord_change){ .key = key_str(&keys[i]), .value = p->json };
-        guarded |= !p->block;
-    }
-    k->sending = true;
-    k->sent = n;
-    coord_txn(k->o.coord, &cmp, guarded, chg, n, on_sent, k);
-    xfree(keys);
-}
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void on_tick(void *cookie)
 {
@@ -580,13 +407,8 @@ static void on_tick(void *cookie)
         relist(k);
     if (k->sending || k->listing || !k->listed)
         return;
-    if (k->out.len)
-        send_out(k);
-    else if (k->raise)
-        raise_head(k);
+    keystore_settle(k);
 }
-
-/* ---- life ------------------------------------------------------------------------------------ */
 
 void keystore_coord_start(struct keystore *k)
 {

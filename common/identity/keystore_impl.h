@@ -105,6 +105,11 @@ void keystore_local_stop(struct keystore *k);
 /* ---- keystore_coord.c */
 void keystore_coord_start(struct keystore *k);
 void keystore_coord_stop(struct keystore *k);
+/* This process knows it, and the service does not: it is to be written. */
+void keystore_owe(struct keystore *k, struct str id, bool block, struct str json);
+
+/* ---- keystore_store.c */
+void keystore_settle(struct keystore *k); /* writes some of `out`; not while k->sending */
 void keystore_store(struct op *op); /* its record or block goes to the service */
 
 #endif

@@ -104,7 +104,7 @@ static const struct cli_option ctl_options[] = {
     { "id", 0, CLI_TEXT, AT(id), "ID", NULL,
       "The same delete under the same id has no second effect", 0, false },
     /* ledger */
-    { "reason", 0, CLI_TEXT, AT(reason), "TEXT", NULL, "Why it is accepted", 0, false },
+    { "reason", 0, CLI_TEXT, AT(reason), "TEXT", NULL, "Why; is kept with it", 0, false },
     { "who", 0, CLI_TEXT, AT(who), "NAME", NULL, "Who accepts it; default: the user's name", 0,
       false },
     { "shard", 0, CLI_TEXT, AT(shard), "N", NULL, "Of this shard alone", 0, false },
@@ -113,6 +113,31 @@ static const struct cli_option ctl_options[] = {
     { "apply", 0, CLI_FLAG, AT(apply), NULL, NULL, "Do it; else it is only said", 0, false },
     { "without", 0, CLI_TEXT, AT(without), "NODES", NULL,
       "cluster recover: these nodes are gone and cannot be asked, commas between", 0, false },
+    /* keys */
+    { "for", 0, CLI_TEXT, AT(for_tenants), "TENANTS", NULL,
+      "key: whose profiles the key is for, commas between, or '*' for all; default: anonymous, the "
+      "tenant of a server without tenants",
+      0, false },
+    { "roles", 0, CLI_TEXT, AT(roles), "ROLES", NULL,
+      "key make: what it may do, commas between: push, read, delete, tenant-admin, server-admin, "
+      "gateway, scrape",
+      0, false },
+    { "match", 0, CLI_TEXT, AT(match), "SELECTOR", NULL,
+      "key make: it reads and deletes only what matches: 'team=\"a\"'", 0, false },
+    { "set", 0, CLI_TEXT, AT(set), "LABELS", NULL,
+      "key make: the server sets these labels on all it pushes: team=a,env=prod", 0, false },
+    { "edit", 0, CLI_FLAG, AT(edit), NULL, NULL,
+      "key make: a reader may also change notes, settings and uploads", 0, false },
+    { "owner", 0, CLI_TEXT, AT(owner), "NAME", NULL, "key make: who answers for it", 0, false },
+    { "valid-for", 0, CLI_TEXT, AT(valid_for), "TIME", NULL,
+      "key make, rotate: how long it is good, such as 90d; default: until it is revoked", 0,
+      false },
+    { "nets", 0, CLI_TEXT, AT(nets), "NETWORKS", NULL,
+      "key make: from where it is good, commas between: 10.0.0.0/8,::1", 0, false },
+    { "overlap", 0, CLI_TEXT, AT(overlap), "TIME", NULL,
+      "key rotate: how long the old key stays good; default: 7d", 0, false },
+    { "offline", 0, CLI_FLAG, AT(offline), NULL, NULL,
+      "key make: ask no server, and print the entry of identity.file", 0, false },
     /* files */
     { "name", 0, CLI_TEXT, AT(name), "NAME", NULL,
       "upload: what the list shows, else the file's name. import: service and labels, "
@@ -375,6 +400,30 @@ static const struct cli_command cluster_cli = {
     .args_max = SIZE_MAX,
     .run = ctl_cluster,
 };
+static const struct cli_command key_cli = {
+    .name = "key",
+    .args = "[list|make|rotate ID|revoke ID...]",
+    .help = "Keys by which callers prove who they are.",
+    .more =
+        "list (default) shows the keys that yours covers: what they may do, until when, and when "
+        "this server last saw them; --for shows those of a tenant.\n"
+        "make prints a new key, once: key make --name agents --for shop --roles push. It may do no "
+        "more than yours. --output puts it into a file that others cannot read. With --offline no "
+        "server is asked, and the entry for identity.file is printed, too; it has the key's hash, "
+        "not the key.\n"
+        "rotate prints a successor with the same rights; the old key ends after --overlap.\n"
+        "revoke ends keys, at once on the server asked and within seconds on the others. Exits "
+        "with 1 while the coordination service is away, and others may not know yet.\n"
+        "All want a key of an admin (--token-file), a token of http.admin_token_file, or to be "
+        "asked on the server's own machine, by its user. --json: what /api/v1/keys answers; of "
+        "revoke one object a line; of make --offline {\"id\", \"key\", \"hash\", "
+        "\"entry\"}.",
+    .options = "name for roles match set edit owner until valid-for nets overlap reason offline "
+               "output",
+    .words = "list make rotate revoke",
+    .args_max = SIZE_MAX,
+    .run = ctl_key,
+};
 static const struct cli_command upload_cli = {
     .name = "upload",
     .args = "FILE...",
@@ -466,6 +515,7 @@ static const struct cli_command *const ctl_commands[] = {
     &deletes_cli,
     &admin_cli,
     &cluster_cli,
+    &key_cli,
     &upload_cli,
     &import_cli,
     &fsck_cli,

@@ -138,6 +138,7 @@ static void list_one(void *cookie, struct key_record *key, const struct block_re
         return;
     json_obj(&l->j);
     key_record_show(key, &l->j);
+    json_put_bool(&l->j, "file", key->from_file);
     json_put_i64(&l->j, "last_use", registry_last_use_ms(l->k->registry, key->id));
     if (b) {
         json_put_i64(&l->j, "revoked_at", b->at_ms);
