@@ -11,8 +11,8 @@
  * forged. `edit` is a flag of a read grant: notes, settings and uploads may be changed.
  *
  * A tenant-admin may push, read and delete in its tenants. A server-admin may not read profiles:
- * that takes a read grant. An identity may not grant more than it has (grants_cover). Thread: any; the
- * grants of a record do not change. But the compiled regexes of `match` are the loop's, since a
+ * that takes a read grant. An identity may not grant more than it has (grants_cover). Thread: any;
+ * the grants of a record do not change. But the compiled regexes of `match` are the loop's, since a
  * regex owns its match buffers: elsewhere copy the texts and compile again.
  *
  * Fields that are not known are refused, and so is null. server-admin and scrape want tenants
