@@ -28,6 +28,7 @@
 #define ARENA_MAX  (64 * MIB)
 #define HASH_HEX   (2 * (size_t)KEY_HASH_BYTES)
 #define DATE_BYTES 10 /* 2027-01-31 */
+#define YEAR_MS    INT64_C(31536000000)
 
 struct stamp { /* one state of the file */
     int64_t size, sec, nsec;
@@ -110,7 +111,9 @@ static int until_of(const struct conf_node *n, const char *file, int64_t *ret, s
         memcpy(digits, text.ptr, 4);
         memcpy(digits + 4, text.ptr + 5, 2);
         memcpy(digits + 6, text.ptr + 8, 2);
-        if (str_u64(str_n(digits, 8), &ms) && !attime_parse(str_n(digits, 8), 0, ret, e))
+        /* Digits that are no date are taken for seconds, which are in 1970. */
+        if (str_u64(str_n(digits, 8), &ms) && !attime_parse(str_n(digits, 8), 0, ret, e) &&
+            *ret > YEAR_MS)
             return 0;
     }
     return conf_node_fail(n, file, e,
@@ -193,6 +196,7 @@ static int put_entry(const struct conf_node *map, const char *file, struct buf *
 static int entry(const struct conf_node *map, const char *file, struct key_record **ret,
                  struct err *e)
 {
+    struct key_record *r;
     struct err why;
     bool offline = false;
     struct buf b;
@@ -201,11 +205,17 @@ static int entry(const struct conf_node *map, const char *file, struct key_recor
     int code = put_entry(map, file, &b, &offline, e);
     if (!code && !buf_ok(&b))
         code = conf_node_fail(map, file, e, "the entry takes over %d bytes", KEY_RECORD_BYTES_MAX);
-    if (!code && key_record_read(buf_str(&b), ret, &why))
+    if (!code && key_record_read(buf_str(&b), &r, &why))
         code = conf_node_fail(map, file, e, "%.400s", why.text);
     buf_deinit(&b);
     if (code)
         return code;
+    if (!r->grants.len) {
+        key_record_unref(r);
+        return conf_node_fail(map, file, e,
+                              "grants: want a list such as [{tenants: [shop], roles: [push]}]");
+    }
+    *ret = r;
     (*ret)->from_file = true;
     (*ret)->offline_hash = offline;
     return 0;

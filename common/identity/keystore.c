@@ -300,6 +300,17 @@ void keystore_bootstrap(struct keystore *k)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+void keystore_keys(struct keystore *k, struct str cluster_key, const struct str *other_keys,
+                   size_t other_keys_len)
+{
+    CHECK(k->magic == KEYSTORE_MAGIC);
+    keystore_signs(k, cluster_key, other_keys, other_keys_len);
+    if (k->own_sign)
+        keystore_pepper(k, k->head.pepper);
+    k->resign = k->relist = true;
+    (void)keystore_changed(k, false); /* the file, too */
+}
+
 bool keystore_fresh(const struct keystore *k)
 {
     CHECK(k->magic == KEYSTORE_MAGIC);
@@ -352,7 +363,8 @@ int keystore_new(const struct keystore_opts *o, struct keystore **ret, struct er
     k->o.other_keys = NULL;
     k->path = path_of(o->dir);
     list_init(&k->ops);
-    keystore_signs(k, o);
+    keystore_signs(k, o->cluster_key, o->other_keys, o->other_keys_len);
+    k->resign = true;
     k->save_timer = loop_timer_new(o->loop, keystore_on_save, k);
     code = keystore_load(k, e);
     if (code == ERR_NOT_FOUND) {

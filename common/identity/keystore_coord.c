@@ -31,6 +31,7 @@
 #include "common/rpc/rpc_crypto.h"
 
 #define TICK_MS  200
+#define AWAY_MS  5000
 #define SAID_MAX 1000
 
 static uint64_t mono_ms(const struct keystore *k)
@@ -151,7 +152,8 @@ static const char *take_block(struct keystore *k, struct str id, struct str json
 }
 
 /* A key or block of the service comes into the registry. One that a former key of the cluster
- * signed is written again, signed by the present one. */
+ * signed is written again, signed by the present one; but only at a start, and when cluster.key_file
+ * changed: two processes of which each holds the other's key for the former one would never end. */
 static void take(struct keystore *k, const struct coord_kv *kv)
 {
     struct str name = name_of(k, kv), id;
@@ -165,9 +167,9 @@ static void take(struct keystore *k, const struct coord_kv *kv)
     if (by < 0)
         why = "it is not signed by a key of this cluster (cluster.key_file)";
     else if (block)
-        why = take_block(k, id, kv->value, by > 0, &e);
+        why = take_block(k, id, kv->value, by > 0 && k->resign, &e);
     else
-        why = take_key(k, id, kv->value, by > 0, &e);
+        why = take_key(k, id, kv->value, by > 0 && k->resign, &e);
     if (why)
         say_bad(k, name, why);
 }
@@ -275,16 +277,18 @@ static bool judge(struct keystore *k, struct list_of *l)
     if (!kv) {
         if (!k->head.known)
             make_head(k);
-        l->older = true;
+        l->older = k->raise = true;
         return k->head.known;
     }
     k->head_rev = kv->mod_rev;
-    if (!keystore_head_read(k, kv->value, &h)) {
+    int by = keystore_head_read(k, kv->value, &h);
+    if (by < 0) {
         say_bad(k, STR("head"), "it is not signed by a key of this cluster (cluster.key_file)");
         return false;
     }
     bool same = memcmp(h.pepper, k->head.pepper, KEY_PEPPER_BYTES) == 0;
     l->older = k->head.known && k->head.version > h.version && (same || !k->own_sign);
+    k->raise = l->older || (by > 0 && k->resign);
     if (!l->older)
         follow(k, &h);
     else if (!same)
@@ -312,7 +316,7 @@ static void apply(struct keystore *k, const struct coord_kv *kvs, size_t n, int6
             take(k, &kvs[i]);
     }
     registry_each(k->o.registry, owe_missing, &l);
-    k->raise = l.older;
+    k->resign = false;
     if (l.older)
         log_warn("the coordination service holds an older state of the keys: it is written back",
                  KV_U64("values", k->out.len), KV_U64("version", k->head.version));
@@ -348,18 +352,25 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
     apply(cookie, kvs, n, rev);
 }
 
+/* After a silence it may be another service, whose revisions happen to go on where the first one's
+ * ended: then no event tells what it lacks. */
+static void heard(struct keystore *k)
+{
+    if (mono_ms(k) - k->heard_ms > AWAY_MS)
+        k->relist = true;
+    k->heard_ms = mono_ms(k);
+}
+
 static void on_heard(void *cookie)
 {
-    struct keystore *k = cookie;
-
-    k->heard_ms = mono_ms(k);
+    heard(cookie);
 }
 
 static void head_changed(struct keystore *k, const struct coord_kv *kv)
 {
     struct keystore_head h;
 
-    if (kv->deleted || !k->listed || !keystore_head_read(k, kv->value, &h) ||
+    if (kv->deleted || !k->listed || keystore_head_read(k, kv->value, &h) < 0 ||
         h.version < k->head.version || memcmp(h.pepper, k->head.pepper, KEY_PEPPER_BYTES) != 0) {
         k->relist = true; /* judge() decides by all of it */
         return;
@@ -375,7 +386,7 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     struct str name = name_of(k, kv), id;
     bool block;
 
-    k->heard_ms = mono_ms(k);
+    heard(k);
     if (kv->mod_rev <= k->listed_rev)
         return;
     if (str_eqc(name, "head")) {

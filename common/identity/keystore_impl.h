@@ -71,6 +71,7 @@ struct keystore {
     uint64_t heard_ms;   /* monotonic */
     bool listed;         /* everything was read once, and its head believed */
     bool relist, listing, sending;
+    bool resign; /* the next list: what a former key of the cluster signed is signed again */
     size_t sent; /* of `out`, under way */
     bool raise; /* the service holds an older state: `out`, then a new head */
     VEC(struct pending) out;
@@ -88,13 +89,13 @@ static inline int64_t keystore_now_ms(const struct keystore *k)
 }
 
 /* ---- keystore_local.c */
-void keystore_signs(struct keystore *k, const struct keystore_opts *o);
+void keystore_signs(struct keystore *k, struct str cluster_key, const struct str *others, size_t n);
 void keystore_pepper(struct keystore *k, const uint8_t pepper[KEY_PEPPER_BYTES]);
 /* Which of the keys signed it; -1: none. */
 int keystore_signed_by(const struct keystore *k, struct str json);
 void keystore_head_write(const struct keystore *k, uint64_t version, struct buf *out);
-/* False: it is none, or not signed by a key of this cluster. */
-bool keystore_head_read(const struct keystore *k, struct str json, struct keystore_head *ret);
+/* Which of the keys signed it; -1: it is none, or not signed by a key of this cluster. */
+int keystore_head_read(const struct keystore *k, struct str json, struct keystore_head *ret);
 /* ERR_NOT_FOUND: no file is there. */
 NODISCARD int keystore_load(struct keystore *k, struct err *e);
 /* Something changed; `now`: a caller waits for the disk. Returns the number of the change. */

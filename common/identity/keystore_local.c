@@ -54,15 +54,15 @@ static void sign_of(struct str secret, uint8_t ret[RECORD_SIGN_BYTES])
     rpc_hkdf(secret, STR_NULL, STR(SIGN_INFO), ret, RECORD_SIGN_BYTES);
 }
 
-void keystore_signs(struct keystore *k, const struct keystore_opts *o)
+void keystore_signs(struct keystore *k, struct str cluster_key, const struct str *others, size_t n)
 {
-    k->own_sign = o->cluster_key.len == 0;
+    k->own_sign = cluster_key.len == 0;
     k->sign_len = 0;
     if (k->own_sign)
         return; /* keystore_pepper makes it */
-    sign_of(o->cluster_key, k->sign[k->sign_len++]);
-    for (size_t i = 0; i < o->other_keys_len && k->sign_len < KEYSTORE_SIGNS_MAX; i++)
-        sign_of(o->other_keys[i], k->sign[k->sign_len++]);
+    sign_of(cluster_key, k->sign[k->sign_len++]);
+    for (size_t i = 0; i < n && k->sign_len < KEYSTORE_SIGNS_MAX; i++)
+        sign_of(others[i], k->sign[k->sign_len++]);
 }
 
 void keystore_pepper(struct keystore *k, const uint8_t pepper[KEY_PEPPER_BYTES])
@@ -168,7 +168,7 @@ static int sealed_by(const struct keystore *k, const char *label, const struct k
     return -1;
 }
 
-bool keystore_head_read(const struct keystore *k, struct str json, struct keystore_head *ret)
+int keystore_head_read(const struct keystore *k, struct str json, struct keystore_head *ret)
 {
     uint8_t sign[RECORD_SIGN_BYTES];
     struct str mac = STR_NULL;
@@ -177,13 +177,15 @@ bool keystore_head_read(const struct keystore *k, struct str json, struct keysto
     int by = -1;
 
     if (json_parse(json, &doc, &e))
-        return false;
+        return -1;
     if (!head_take(json_root(doc), "sig", ret, &mac, &e))
         by = sealed_by(k, HEAD_LABEL, ret, STR_NULL, mac, sign);
     json_doc_free(doc);
     rpc_wipe(sign, sizeof(sign));
     /* A pepper that signs for itself says nothing where a cluster key is wanted. */
-    return by >= 0 && (k->own_sign || (size_t)by < k->sign_len);
+    if (k->own_sign)
+        return by < 0 ? -1 : 0;
+    return by >= 0 && (size_t)by < k->sign_len ? by : -1;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

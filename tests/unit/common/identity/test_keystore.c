@@ -67,7 +67,7 @@ struct world {
 
 static int disk_read(const struct fs *fs, const char *path, struct buf *out, struct err *e)
 {
-    const struct disk *d = container_of(fs, struct disk, fs);
+    const struct disk *d = container_of((struct fs *)(uintptr_t)fs, struct disk, fs);
 
     if (!d->there)
         return err_set(e, ERR_NOT_FOUND, "%s is not there", path);
@@ -411,6 +411,7 @@ static void test_forged(void **state)
     world_start(&w);
     add_known(&w, 0, &good);
     world_open(&other, STR("the secret of another cluster"), true);
+    other.seed = 1000; /* other keys */
     world_start(&other);
     add_known(&other, 0, &forged);
     at = key_identity_of(PREFIX, false, str_c(forged.id));
@@ -685,7 +686,10 @@ static void a_step(struct world *w, struct history *h, struct prng *r, struct co
     default:
         run(w, 8000);
         if (*backup && prng_below(r, 2) == 0) {
+            coord_site_away(w->site, true); /* it takes a while, so that clients notice */
+            run(w, 8000);
             coord_site_restore(w->site, *backup);
+            coord_site_away(w->site, false);
         } else {
             coord_backup_free(*backup);
             *backup = coord_site_backup(w->site);

@@ -16,6 +16,7 @@
 #include "common/net/json_in.h"
 #include "common/obs/log.h"
 #include "common/role/admin/keys_routes.h"
+#include "common/role/core/doors.h"
 #include "tests/lib/net/net_mem.h"
 
 #define ANSWER_MAX 16384
@@ -42,7 +43,7 @@ struct bed {
 
 static int disk_read(const struct fs *fs, const char *path, struct buf *out, struct err *e)
 {
-    const struct disk *d = container_of(fs, struct disk, fs);
+    const struct disk *d = container_of((struct fs *)(uintptr_t)fs, struct disk, fs);
 
     if (!d->there)
         return err_set(e, ERR_NOT_FOUND, "%s is not there", path);
@@ -95,6 +96,7 @@ static void bed_open(struct bed *b)
     memset(b, 0, sizeof(*b));
     net_world_init(&b->w);
     clock_fake_jump(&b->w.clock, INT64_C(1700000000000));
+    b->w.server->o.doors = doors(&b->w.server->o.doors_len);
     b->w.server->o.admit = on_admit;
     b->w.server->o.admit_cookie = b;
     b->disk.fs = *fs_real();
