@@ -23,7 +23,7 @@
 #include "common/model/attime.h"
 #include "common/sys/secret_file.h"
 
-#define OPTION     "identity.file"
+#define MADE_BY    "identity.file"
 #define DEPTH_MAX  8
 #define ARENA_MAX  (64 * MIB)
 #define HASH_HEX   (2 * (size_t)KEY_HASH_BYTES)
@@ -186,7 +186,7 @@ static int put_entry(const struct conf_node *map, const char *file, struct buf *
     json_put_i64(&j, "from", 0);
     json_put_i64(&j, "until", until);
     json_put_cstr(&j, "replaces", "");
-    json_put_cstr(&j, "made_by", OPTION);
+    json_put_cstr(&j, "made_by", MADE_BY);
     json_put_i64(&j, "made_at", 0);
     code = put_list(map, "nets", file, &j, e);
     json_obj_end(&j);
@@ -320,16 +320,14 @@ static int load(struct identity_file *f, struct err *e)
 
     f->seen = stamp_of(f->path); /* before it is read: what changes meanwhile is read again */
     if (secret_file_check(f->path, e))
-        return err_wrap(e, OPTION);
+        return e->code;
     buf_init(&in, IDENTITY_FILE_BYTES_MAX);
     code = f->env->fs->read_file(f->env->fs, f->path, &in, e);
     if (!code)
         code = identity_file_parse(f->path, buf_str(&in), &r, &n, e);
     buf_deinit(&in);
-    if (code) {
-        e->code = ERR_CONFIG;
-        return err_wrap(e, OPTION);
-    }
+    if (code)
+        return e->code = ERR_CONFIG;
     registry_set_file(f->keys, r, n);
     drop(r, n);
     return 0;

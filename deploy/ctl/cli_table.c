@@ -53,7 +53,8 @@ static const struct cli_option ctl_options[] = {
       "Begin: now-1h, now-7d, 20260131, seconds or milliseconds since 1970; default: an hour "
       "before the end",
       0, false },
-    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL, "End; default: now", 0, false },
+    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL, "End; default: now. key make: when the key ends; default: never", 0,
+      false },
     { "allow-partial", 0, CLI_FLAG, AT(partial), NULL, NULL,
       "Take an answer that lacks ingesters, say so, and exit with 1", 0, false },
     /* how much, in which order and form */
