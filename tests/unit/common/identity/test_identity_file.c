@@ -87,7 +87,8 @@ static void test_refuses(void **state)
         { "a role there is not",
           "keys:\n  - {" BOTH ", name: x, grants: [{tenants: [a], roles: [fly]}]}\n", "fly" },
         { "a bad date",
-          "keys:\n\n  - {" BOTH ", name: x, grants: [{tenants: [a], roles: [push]}], until: soon}\n",
+          "keys:\n\n  - {" BOTH
+          ", name: x, grants: [{tenants: [a], roles: [push]}], until: soon}\n",
           "line 3" },
         { "a date there is not",
           "keys:\n  - {" BOTH
