@@ -311,8 +311,7 @@ static void apply(struct keystore *k, const struct coord_kv *kvs, size_t n, int6
         struct str name = name_of(k, &kvs[i]), id;
         bool block;
 
-        if (id_of(name, &block, &id) &&
-            (block || !l.older || !registry_find(k->o.registry, id)))
+        if (id_of(name, &block, &id) && (block || !l.older || !registry_find(k->o.registry, id)))
             take(k, &kvs[i]);
     }
     registry_each(k->o.registry, owe_missing, &l);
@@ -424,11 +423,9 @@ static void on_tick(void *cookie)
 void keystore_coord_start(struct keystore *k)
 {
     struct coord_key root = key_identity(k->o.prefix);
-    struct coord_watch_opts w = { .prefix = key_str(&root),
-                                  .all = on_all,
-                                  .event = on_event,
-                                  .heard = on_heard,
-                                  .cookie = k };
+    struct coord_watch_opts w = {
+        .prefix = key_str(&root), .all = on_all, .event = on_event, .heard = on_heard, .cookie = k
+    };
 
     k->tick = loop_timer_new(k->o.loop, on_tick, k);
     loop_timer_start(k->tick, TICK_MS, TICK_MS);

@@ -53,7 +53,8 @@ static const struct cli_option ctl_options[] = {
       "Begin: now-1h, now-7d, 20260131, seconds or milliseconds since 1970; default: an hour "
       "before the end",
       0, false },
-    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL, "End; default: now", 0, false },
+    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL,
+      "End; default: now. key make: when the key ends; default: never", 0, false },
     { "allow-partial", 0, CLI_FLAG, AT(partial), NULL, NULL,
       "Take an answer that lacks ingesters, say so, and exit with 1", 0, false },
     /* how much, in which order and form */
@@ -497,33 +498,15 @@ static const struct cli_command man_cli = {
 };
 
 static const struct cli_command *const ctl_commands[] = {
-    &top_cli,
-    &tree_cli,
-    &sandwich_cli,
-    &query_cli,
-    &diff_cli,
-    &grew_cli,
-    &timeline_cli,
-    &tail_cli,
-    &services_cli,
-    &types_cli,
-    &labels_cli,
-    &series_cli,
-    &ledger_cli,
-    &space_cli,
-    &delete_cli,
-    &deletes_cli,
-    &admin_cli,
-    &cluster_cli,
-    &key_cli,
-    &upload_cli,
-    &import_cli,
-    &fsck_cli,
-    &check_config_cli,
-    &check_overrides_cli,
-    &completion_cli,
-    &man_cli,
-    NULL,
+    &top_cli,        &tree_cli,         &sandwich_cli,
+    &query_cli,      &diff_cli,         &grew_cli,
+    &timeline_cli,   &tail_cli,         &services_cli,
+    &types_cli,      &labels_cli,       &series_cli,
+    &ledger_cli,     &space_cli,        &delete_cli,
+    &deletes_cli,    &admin_cli,        &cluster_cli,
+    &key_cli,        &upload_cli,       &import_cli,
+    &fsck_cli,       &check_config_cli, &check_overrides_cli,
+    &completion_cli, &man_cli,          NULL,
 };
 
 const struct cli_table ctl_table = {

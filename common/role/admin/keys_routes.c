@@ -79,9 +79,10 @@ static bool off(const struct keys_routes *k, struct http_req *r)
 
     if (k->store)
         return false;
-    (void)err_set(&e, ERR_UNIMPLEMENTED,
-                  "identity.mode is off, so there are no keys here; start with identity.mode=observe "
-                  "to make some, then require");
+    (void)err_set(
+        &e, ERR_UNIMPLEMENTED,
+        "identity.mode is off, so there are no keys here; start with identity.mode=observe "
+        "to make some, then require");
     reply_err(r, &e);
     return true;
 }
@@ -310,8 +311,9 @@ static int make_read(struct call *c, const struct json_val *v, struct arena *a, 
     if (!code)
         code = json_take_str(json_get(v, "owner", NULL), "owner", &base.owner, e);
     if (!code && json_len(grants) == 0)
-        code = err_set(e, ERR_INPUT, "grants: want a list, "
-                                     "[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]");
+        code = err_set(e, ERR_INPUT,
+                       "grants: want a list, "
+                       "[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]");
     if (!code)
         code = until_of(v, now_ms(c->k), &base.until_ms, e);
     if (!code)

@@ -33,7 +33,7 @@ struct disk { /* one file; first member: the keystore gets its address */
     bool there, fails;
     size_t writes;
 };
-struct one { /* a process */
+struct one {          /* a process */
     struct disk disk; /* stays over a restart */
     struct env_sim env;
     struct registry *registry;
@@ -194,8 +194,11 @@ static void on_answer(void *cookie, const struct err *e, bool away)
 static struct key_record *record(struct one *p, struct key *key, unsigned roles, int64_t until)
 {
     struct grant g = { .everywhere = true, .roles = roles };
-    struct key_record r = { .name = STR("n"), .owner = STR("o"), .made_by = STR("test"),
-                            .grants = { &g, 1 }, .until_ms = until };
+    struct key_record r = { .name = STR("n"),
+                            .owner = STR("o"),
+                            .made_by = STR("test"),
+                            .grants = { &g, 1 },
+                            .until_ms = until };
     struct key_text text;
     struct key_record *ret;
     struct buf b;
@@ -704,9 +707,9 @@ static void test_any_order(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct coord_backup *backup = NULL;
         struct history *h = XNEW(struct history);
-        struct coord_faults faults = {
-            .delay_max_ms = 300, .lose_request = 0.05, .lose_reply = 0.05
-        };
+        struct coord_faults faults = { .delay_max_ms = 300,
+                                       .lose_request = 0.05,
+                                       .lose_reply = 0.05 };
         struct prng r;
         struct world w;
 
