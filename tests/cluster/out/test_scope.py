@@ -125,7 +125,7 @@ def questions_without_place():
     yield "GET", "/pyroscope/label-values", {"label": "pearlabel"}
     yield "POST", SERVICE + "ProfileTypes", ms
     yield "POST", SERVICE + "LabelNames", ms
-    yield "POST", SERVICE + "LabelValues", {"name": "pod"}
+    yield "POST", SERVICE + "LabelValues", {**ms, "name": "pod"}
     yield "POST", SERVICE + "GetProfileStats", {}
 
 
@@ -169,7 +169,7 @@ def check_reads(server, scoped, everything):
         assert body_without(mine, 'team="a"') == body_without(same, 'team="a"'), (path, what, mine.body, same.body)
         seen += bool(OTHER.search(plain(all_)))
         assert mine.headers["Cache-Control"] == "private, no-store" and "Authorization" in str(mine.headers)
-    assert seen > len(typed) * 3 / 4, seen  # the words are there for who may see them
+    assert seen > len(typed) * 3 / 4, seen  # a key for all series sees the words
     for method, path, what in questions_without_place():
         mine, all_ = ask(server, scoped, method, path, what), ask(server, everything, method, path, what)
         assert mine.status == 200 and not OTHER.search(plain(mine)), (path, what, mine)
@@ -177,7 +177,7 @@ def check_reads(server, scoped, everything):
 
 
 def check_ids(server, scoped, everything):
-    """An id of the other team is one that nobody has."""
+    """An id of the other team answers like an id that does not exist."""
     absent = "00000000000000cc"
     for (path, what), (_, none), (_, own) in zip(by_id([SPAN_B]), by_id([absent]), by_id([SPAN_A])):
         mine, nothing = ask(server, scoped, "POST", path, what), ask(server, scoped, "POST", path, none)
