@@ -1,4 +1,4 @@
-"""Who may use which route, a second reading: of the table of routes and the order of checks that the product promises
+"""Which identity may use which route, a second reading: of the table of routes and the order of checks that the product promises
 (common/identity/README.md, and the design it is of), not of its code. The columns are the design's: role, tenants (1,
 n for up to 32, - for none), and what an identity gets that may see only some series (c conjoined, o its own, x refused).
 
@@ -143,7 +143,7 @@ class Grant:
 class Key:
     name: str
     grants: tuple = ()
-    fault: str = ""  # why it is none: none, unknown, expired, revoked, address
+    fault: str = ""  # why it proves nothing: none, unknown, expired, revoked, address
     text: str = ""
     more: dict = dataclasses.field(default_factory=dict)  # of its entry in the file
 
@@ -230,5 +230,5 @@ def decide(route, key, header=None, user="", twice=False):
 def pick_header(rng: random.Random, tenants):
     """X-Scope-OrgID, or None."""
     a, b = rng.choice(tenants), rng.choice(tenants)
-    return rng.choice([None, None, a, a, a, f"{a}|{b}", f"{a}:x", f" {a} ", "nobody", f"{a}|nobody", "", "../etc", f"{a}|",
+    return rng.choice([None, None, a, a, a, f"{a}|{b}", f"{a}:x", f" {a} ", "other", f"{a}|other", "", "../etc", f"{a}|",
                        "|".join(f"t{i}" for i in range(33))])

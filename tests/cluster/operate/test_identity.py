@@ -296,8 +296,8 @@ def test_open():
 
 
 def test_throttle():
-    """Ten failures of a source, then it is told to wait. A right key from there is answered all the while, and others
-    hear of nothing."""
+    """Ten failures of a source, then it has to wait. A right key from there is answered all the while, and other sources
+    do not wait."""
     with World("--no-selfprof.enabled") as world:
         at = "127.9.9.9"
         heard = [world.send("GET", "/labels", world.by_name["secret"], source=at) for _ in range(20)]
@@ -332,7 +332,7 @@ def test_early():
 
 
 def test_older():
-    """Tokens of the options from before keys, beside keys."""
+    """Tokens of older options, beside keys."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-identity-"))
     (folder / "admin").write_text("a-token-of-twenty-bytes\n")
     (folder / "tokens.yaml").write_text("tokens: {an-agent-of-the-shop: shop}\n"
@@ -397,7 +397,7 @@ def test_observe():
 
 
 def test_own_profiles():
-    """The process may push its own profiles, and nobody needs to give it a key."""
+    """The process may push its own profiles without a key of an operator."""
     with World("--selfprof.tenant=mill") as world:
         until = time.monotonic() + 60
         while b"embertree" not in world.send("GET", "/api/apps?" + ASK, world.by_name["read of mill"]).body:
