@@ -179,6 +179,20 @@ static int start_identity(struct process *p, struct err *e)
     return identity_start(&o, &p->identity, e);
 }
 
+static void routes_of_keys(struct process *p)
+{
+    const struct identity_conf *conf = conf_get(p->conf, &identity_conf_table);
+
+    p->keys_api = (struct keys_routes){
+        .env = p->core.ctx.env,
+        .registry = identity_registry(p->identity),
+        .store = identity_keystore(p->identity),
+        .keys_per_tenant = conf->keys_per_tenant,
+        .file = conf->file,
+    };
+    keys_routes(&p->keys_api, p->http);
+}
+
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
     uint64_t in_flight = c->in_flight_bytes ? c->in_flight_bytes
@@ -363,6 +377,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
     cluster_progress_routes(&p->core);
     cluster_dump_routes(&p->core);
     debug_routes(&p->debug, &p->core);
+    routes_of_keys(p);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;
 }
