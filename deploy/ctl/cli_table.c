@@ -129,7 +129,7 @@ static const struct cli_option ctl_options[] = {
       "key make: the server sets these labels on all it pushes: team=a,env=prod", 0, false },
     { "edit", 0, CLI_FLAG, AT(edit), NULL, NULL,
       "key make: a reader may also change notes, settings and uploads", 0, false },
-    { "owner", 0, CLI_TEXT, AT(owner), "NAME", NULL, "key make: who answers for it", 0, false },
+    { "owner", 0, CLI_TEXT, AT(owner), "NAME", NULL, "key make: a person or team that is asked about it", 0, false },
     { "valid-for", 0, CLI_TEXT, AT(valid_for), "TIME", NULL,
       "key make, rotate: how long it is good, such as 90d; default: until it is revoked", 0,
       false },

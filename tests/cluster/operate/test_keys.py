@@ -99,7 +99,7 @@ def test_life():
             assert (push(s, key), ask(s, key)) == (may_push, may_read), key[:17]
         wrong = agent[:-7] + ("a" if agent[-7] != "a" else "b") + agent[-6:]
         assert push(s, wrong) == 401 and push(s, "nonsense") == 401
-        # who may not hand out keys, and what is wrong with an order
+        # a key that may not hand out keys, and what is wrong with an order
         assert s.process.request("GET", KEYS, None, bearer(agent)).status == 403
         code, out, said = ctl(s, "key", "make", "--name", "x", "--roles", "fly", key=admin)
         assert code == 2 and "fly" in said and not out, (code, out, said)

@@ -198,7 +198,7 @@ static void test_forged(void **state)
     keystore_bed_run(&w, 2000);
     assert_non_null(coord_site_get(w.site, key_str(&at)));
     keystore_bed_say(&w, &good, CREDENTIAL_REVOKED);
-    /* A head of another cluster stops new keys; those that are known go on. */
+    /* A head of another cluster stops new keys; those that are known stay. */
     at = key_identity_head(KEYSTORE_PREFIX);
     coord_site_put(w.site, key_str(&at), coord_site_get(other.site, key_str(&at))->value);
     keystore_bed_run(&w, 2000);
