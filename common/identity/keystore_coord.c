@@ -351,8 +351,8 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
     apply(cookie, kvs, n, rev);
 }
 
-/* After a silence it may be another service, whose revisions happen to continue where the first one's
- * ended: then no event tells what it lacks. */
+/* After a silence it may be another service, whose revisions happen to continue where those of the
+ * first ended: then no event tells what it lacks. */
 static void heard(struct keystore *k)
 {
     if (mono_ms(k) - k->heard_ms > AWAY_MS)

@@ -2,9 +2,9 @@
  *
  * keys_routes: keys are listed, made, replaced by a successor, and revoked.
  *
- * Which callers get here is the door's business (common/role/core/doors.c: tenant-admin or server-admin). What
- * the caller may do to which key is decided here, by one rule: its own grants must cover those of
- * the key. It follows that an admin of one tenant neither sees nor ends keys of another; such a key
+ * The door decides which callers get here (common/role/core/doors.c: tenant-admin or server-admin).
+ * What the caller may do to which key is decided here, by one rule: its own grants must cover those
+ * of the key. It follows that an admin of one tenant neither sees nor ends keys of another; such a key
  * is "not found" to it, so that ids tell nothing. What is handed out does not outlive the caller's
  * own key, nor reach further in the network. The first key of a server (keystore_bootstrap) is the
  * exception: it lives for a day, and is there to make others that last.
@@ -226,9 +226,9 @@ static int until_of(const struct json_val *v, int64_t now, int64_t *ret, struct 
     if (valid)
         return life(text, "valid_for", now, LIFE_MAX, ret, e);
     if (until && ms != 0 && ms <= now)
-        return err_set(e, ERR_INPUT,
-                       "until is %" PRId64 ", which has passed (milliseconds since 1970; 0: no end)",
-                       ms);
+        return err_set(
+            e, ERR_INPUT,
+            "until is %" PRId64 ", which has passed (milliseconds since 1970; 0: no end)", ms);
     *ret = ms;
     return 0;
 }
@@ -390,7 +390,7 @@ static void on_ended(void *cookie, const struct err *e, bool away)
     struct call *c = cookie;
 
     (void)away;
-    if (e) { /* the old key stays as it was, which must not hide the new one */
+    if (e) { /* the old key has no new end, which must not hide the new one */
         key_record_unref(c->old);
         c->old = NULL;
         reply_key(c, e->text);

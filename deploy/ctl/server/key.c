@@ -168,7 +168,7 @@ static void say_made(struct cli *c, const struct json_val *v)
     }
     cli_note(c, "%.*s", STR_ARG(buf_str(&b)));
     if (warning.len)
-        cli_note(c, "the old key stays as it was: %.*s", STR_ARG(str_sub(warning, 0, 300)));
+        cli_note(c, "the old key has no new end: %.*s", STR_ARG(str_sub(warning, 0, 300)));
     buf_deinit(&b);
 }
 

@@ -19,7 +19,8 @@
 
 static int disk_read(const struct fs *fs, const char *path, struct buf *out, struct err *e)
 {
-    const struct keystore_disk *d = container_of((struct fs *)(uintptr_t)fs, struct keystore_disk, fs);
+    const struct keystore_disk *d =
+        container_of((struct fs *)(uintptr_t)fs, struct keystore_disk, fs);
 
     if (!d->there)
         return err_set(e, ERR_NOT_FOUND, "%s is not there", path);
@@ -143,7 +144,8 @@ void keystore_bed_answer(void *cookie, const struct err *e, bool away)
         a->in_file = str_contains(buf_str(&a->of->disk.bytes), str_c(a->id));
 }
 
-struct key_record *keystore_bed_record(struct keystore_one *p, struct keystore_key *key, unsigned roles, int64_t until)
+struct key_record *keystore_bed_record(struct keystore_one *p, struct keystore_key *key,
+                                       unsigned roles, int64_t until)
 {
     struct grant g = { .everywhere = true, .roles = roles };
     struct key_record r = { .name = STR("n"),
@@ -179,13 +181,15 @@ void keystore_bed_add(struct keystore_one *p, struct keystore_key *key, struct k
     key_record_unref(r);
 }
 
-void keystore_bed_block(struct keystore_one *p, const struct keystore_key *key, struct keystore_answer *a)
+void keystore_bed_block(struct keystore_one *p, const struct keystore_key *key,
+                        struct keystore_answer *a)
 {
     *a = (struct keystore_answer){ .of = p, .id = key->id };
     keystore_block(p->store, str_c(key->id), STR("lost"), keystore_bed_answer, a);
 }
 
-enum credential_fault keystore_bed_prove(const struct keystore_bed *w, size_t i, const struct keystore_key *key)
+enum credential_fault keystore_bed_prove(const struct keystore_bed *w, size_t i,
+                                         const struct keystore_key *key)
 {
     struct key_record *r;
 
@@ -193,12 +197,13 @@ enum credential_fault keystore_bed_prove(const struct keystore_bed *w, size_t i,
                           "10.0.0.1:1", &r);
 }
 
-void keystore_bed_say(const struct keystore_bed *w, const struct keystore_key *key, enum credential_fault want)
+void keystore_bed_say(const struct keystore_bed *w, const struct keystore_key *key,
+                      enum credential_fault want)
 {
     for (size_t i = 0; i < KEYSTORE_BED; i++)
         if (keystore_bed_prove(w, i, key) != want)
-            fail_msg("process %zu says %d of %s, want %d", i, (int)keystore_bed_prove(w, i, key), key->id,
-                     (int)want);
+            fail_msg("process %zu says %d of %s, want %d", i, (int)keystore_bed_prove(w, i, key),
+                     key->id, (int)want);
 }
 
 void keystore_bed_known(struct keystore_bed *w, size_t i, struct keystore_key *key)

@@ -25,7 +25,8 @@ struct history {
     size_t len;
 };
 
-static void a_step(struct keystore_bed *w, struct history *h, struct prng *r, struct coord_backup **backup)
+static void a_step(struct keystore_bed *w, struct history *h, struct prng *r,
+                   struct coord_backup **backup)
 {
     struct keystore_one *p = &w->at[prng_below(r, KEYSTORE_BED)];
     size_t i = p - w->at, k = prng_below(r, h->len + 1);
