@@ -25,8 +25,9 @@
 #include "common/identity/grant.h"
 
 #define ROLES_ADMIN_HAS (ROLE_PUSH | ROLE_READ | ROLE_DELETE)
+#define ROLES_OF_SERIES (ROLE_READ | ROLE_DELETE | ROLE_TENANT_ADMIN) /* `match` limits them */
 
-/* Tenants that either side names, and `other`, which only "*" is for. */
+/* Stands for all tenants that neither side names: only "*" is for it. */
 static const struct str other = { "", 0 };
 
 static unsigned roles_of(const struct grant *g)
@@ -164,16 +165,24 @@ struct cover {
     struct err *e;
 };
 
-static bool lacks(const struct cover *c, const char *what, struct str tenant)
+static bool lacks(const struct cover *c, const char *what, const char *how, struct str tenant)
 {
-    if (tenant.len)
-        (void)err_set(c->e, ERR_FORBIDDEN,
-                      "grants[%zu]: %s in tenant %.*s is more than the maker of the key has", c->at,
-                      what, STR_ARG(tenant));
-    else
-        (void)err_set(c->e, ERR_FORBIDDEN,
-                      "grants[%zu]: %s in all tenants is more than the maker of the key has", c->at,
-                      what);
+    (void)err_set(c->e, ERR_FORBIDDEN,
+                  "grants[%zu]: %s in %s%.*s%s is more than the maker of the key has", c->at, what,
+                  tenant.len ? "tenant " : "all tenants", STR_ARG(tenant), how);
+    return false;
+}
+
+static bool covers_push(const struct cover *c, struct str tenant)
+{
+    const struct label *l = label_lacking(c->mine, c->theirs, tenant);
+
+    if (!l)
+        return true;
+    (void)err_set(c->e, ERR_FORBIDDEN,
+                  "grants[%zu]: push without %.*s=\"%.*s\" is more than the maker of the key has, "
+                  "whose pushes get this label; add it to `set`",
+                  c->at, STR_ARG(l->name), STR_ARG(l->value));
     return false;
 }
 
@@ -181,25 +190,13 @@ static bool lacks(const struct cover *c, const char *what, struct str tenant)
 static bool covers_role(const struct cover *c, unsigned role, struct str tenant)
 {
     const struct grant *g = &c->theirs->ptr[c->at];
-    const struct label *l;
 
     if (!has_role(c->mine, role, tenant))
-        return lacks(c, identity_role_name(role), tenant);
-    if (role == ROLE_READ || role == ROLE_DELETE) {
-        if (!covers_series(c->mine, role, false, g, tenant))
-            return lacks(c,
-                         role == ROLE_READ ? "read without the matchers of its own grant"
-                                           : "delete without the matchers of its own grant",
-                         tenant);
-    } else if (role == ROLE_PUSH) {
-        l = label_lacking(c->mine, c->theirs, tenant);
-        if (l)
-            return !err_set(
-                c->e, ERR_FORBIDDEN,
-                "grants[%zu]: push without the label %.*s=\"%.*s\", which pushes of the "
-                "maker of the key get; add it to `set`",
-                c->at, STR_ARG(l->name), STR_ARG(l->value));
-    }
+        return lacks(c, identity_role_name(role), "", tenant);
+    if (role == ROLE_PUSH)
+        return covers_push(c, tenant);
+    if ((role & ROLES_OF_SERIES) && !covers_series(c->mine, role, false, g, tenant))
+        return lacks(c, identity_role_name(role), " without the matchers of its grant", tenant);
     return true;
 }
 
@@ -212,7 +209,7 @@ static bool covers_in(const struct cover *c, struct str tenant)
         if ((want & role) && !covers_role(c, role, tenant))
             return false;
     if (g->edit && !covers_series(c->mine, ROLE_READ, true, g, tenant))
-        return lacks(c, "edit", tenant);
+        return lacks(c, "edit", "", tenant);
     return true;
 }
 
