@@ -23,7 +23,7 @@
 #include "common/model/attime.h"
 #include "common/sys/secret_file.h"
 
-#define OPTION     "identity.file"
+#define MADE_BY    "identity.file"
 #define DEPTH_MAX  8
 #define ARENA_MAX  (64 * MIB)
 #define HASH_HEX   (2 * (size_t)KEY_HASH_BYTES)
@@ -116,14 +116,15 @@ static int until_of(const struct conf_node *n, const char *file, int64_t *ret, s
             *ret > YEAR_MS)
             return 0;
     }
-    return conf_node_fail(n, file, e,
-                          "until is \"%.*s\"; want a date such as 2027-01-31, or milliseconds since "
-                          "1970",
-                          STR_ARG(str_sub(text, 0, 40)));
+    return conf_node_fail(
+        n, file, e,
+        "until is \"%.*s\"; want a date such as 2027-01-31, or milliseconds since "
+        "1970",
+        STR_ARG(str_sub(text, 0, 40)));
 }
 
-static int put_hash(const struct conf_node *map, const char *file, struct json *j, bool *ret_offline,
-                    struct err *e)
+static int put_hash(const struct conf_node *map, const char *file, struct json *j,
+                    bool *ret_offline, struct err *e)
 {
     const struct conf_node *n = conf_node_get(map, "hash");
     const struct str offline = STR("offline:");
@@ -145,8 +146,8 @@ static int put_hash(const struct conf_node *map, const char *file, struct json *
     return 0;
 }
 
-static int put_list(const struct conf_node *map, const char *name, const char *file,
-                    struct json *j, struct err *e)
+static int put_list(const struct conf_node *map, const char *name, const char *file, struct json *j,
+                    struct err *e)
 {
     const struct conf_node *n = conf_node_get(map, name);
 
@@ -161,8 +162,8 @@ static int put_list(const struct conf_node *map, const char *name, const char *f
 static int put_entry(const struct conf_node *map, const char *file, struct buf *out,
                      bool *ret_offline, struct err *e)
 {
-    static const char *const names[] = { "id",    "hash", "name", "owner", "grants",
-                                         "until", "nets", NULL };
+    static const char *const names[] = { "id",     "hash",  "name", "owner",
+                                         "grants", "until", "nets", NULL };
     int64_t until = 0;
     struct json j;
     int code = conf_node_keys(map, file, names, e);
@@ -186,7 +187,7 @@ static int put_entry(const struct conf_node *map, const char *file, struct buf *
     json_put_i64(&j, "from", 0);
     json_put_i64(&j, "until", until);
     json_put_cstr(&j, "replaces", "");
-    json_put_cstr(&j, "made_by", OPTION);
+    json_put_cstr(&j, "made_by", MADE_BY);
     json_put_i64(&j, "made_at", 0);
     code = put_list(map, "nets", file, &j, e);
     json_obj_end(&j);
@@ -281,8 +282,8 @@ static int parse(const char *file, struct str text, struct arena *a, struct key_
     return 0;
 }
 
-int identity_file_parse(const char *file, struct str text, struct key_record ***ret, size_t *ret_len,
-                        struct err *e)
+int identity_file_parse(const char *file, struct str text, struct key_record ***ret,
+                        size_t *ret_len, struct err *e)
 {
     struct arena *a = arena_new(ARENA_MAX);
     int code = parse(file, text, a, ret, ret_len, e);
@@ -320,16 +321,14 @@ static int load(struct identity_file *f, struct err *e)
 
     f->seen = stamp_of(f->path); /* before it is read: what changes meanwhile is read again */
     if (secret_file_check(f->path, e))
-        return err_wrap(e, OPTION);
+        return e->code;
     buf_init(&in, IDENTITY_FILE_BYTES_MAX);
     code = f->env->fs->read_file(f->env->fs, f->path, &in, e);
     if (!code)
         code = identity_file_parse(f->path, buf_str(&in), &r, &n, e);
     buf_deinit(&in);
-    if (code) {
-        e->code = ERR_CONFIG;
-        return err_wrap(e, OPTION);
-    }
+    if (code)
+        return e->code = ERR_CONFIG;
     registry_set_file(f->keys, r, n);
     drop(r, n);
     return 0;

@@ -148,6 +148,13 @@ struct keystore *identity_keystore(struct identity *i)
     return i->store;
 }
 
+void identity_keys(struct identity *i, const struct str *keys, size_t n)
+{
+    CHECK(i->magic == IDENTITY_MAGIC);
+    if (i->store)
+        keystore_keys(i->store, n ? keys[0] : STR_NULL, keys + 1, n ? n - 1 : 0);
+}
+
 void identity_tokens(struct identity *i, identity_tokens_fn fn, void *cookie)
 {
     i->older.tokens = fn;

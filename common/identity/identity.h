@@ -55,6 +55,8 @@ void identity_free(struct identity *i); /* NULL is fine */
 enum identity_mode identity_mode_of(const struct identity *i);
 struct registry *identity_registry(struct identity *i);
 struct keystore *identity_keystore(struct identity *i);
+/* cluster.key_file changed: all its keys, the first one first. Borrowed for the call. */
+void identity_keys(struct identity *i, const struct str *keys, size_t n);
 /* Looks at the file and at the time; twice a second. */
 void identity_tick(struct identity *i);
 /* Another credential beside keys, for distributor.tokens_file: fn returns the tenant to which a

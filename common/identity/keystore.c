@@ -26,12 +26,12 @@
 #include "common/obs/log.h"
 #include "common/rpc/rpc_crypto.h"
 
-#define KEYSTORE_MAGIC         UINT32_C(0x6b737472)
-#define FILE_NAME     "identity.json"
-#define BOOTSTRAP     "bootstrap" /* made_by of its key */
-#define BOOTSTRAP_MS  INT64_C(86400000)
-#define BLOCK_MAX     (4 * KIB)
-#define BOOTSTRAP_WHY "another server-admin was made"
+#define KEYSTORE_MAGIC UINT32_C(0x6b737472)
+#define FILE_NAME      "identity.json"
+#define BOOTSTRAP      "bootstrap" /* made_by of its key */
+#define BOOTSTRAP_MS   INT64_C(86400000)
+#define BLOCK_MAX      (4 * KIB)
+#define BOOTSTRAP_WHY  "another server-admin was made"
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -258,10 +258,10 @@ static int bootstrap_record(struct keystore *k, struct key_record **ret, struct 
 
     CHECK(key_text_parse(str_c(k->bootstrap_key), &text));
     keystore_hash(k, text.id, text.secret, hash);
-    /* All that a key may hand out, since nobody hands out more than they have. */
+    /* All that a key may hand out, since a key hands out no more than it has. */
     struct grant all = { .everywhere = true,
-                         .roles = ROLE_SERVER_ADMIN | ROLE_TENANT_ADMIN | ROLE_GATEWAY |
-                                  ROLE_SCRAPE };
+                         .roles =
+                             ROLE_SERVER_ADMIN | ROLE_TENANT_ADMIN | ROLE_GATEWAY | ROLE_SCRAPE };
     struct key_record r = { .id = text.id,
                             .name = STR("first key"),
                             .made_by = STR(BOOTSTRAP),

@@ -24,8 +24,8 @@ struct op { /* one call */
     struct keystore *k;
     enum op_kind kind;
     enum op_state state;
-    bool put;  /* the registry has it already */
-    bool once; /* not again where another process was faster */
+    bool put;                      /* the registry has it already */
+    bool once;                     /* not again where another process was faster */
     struct key_record *r, *before; /* a reference each; before: what a replacement replaced */
     char id[KEY_ID_LEN + 1];
     struct buf block; /* its JSON */
@@ -51,8 +51,8 @@ struct keystore_save;
 
 struct keystore {
     uint32_t magic;
-    struct keystore_opts o; /* the cluster's keys are not kept */
-    char *path;             /* owned; of the file */
+    struct keystore_opts o;                              /* the cluster's keys are not kept */
+    char *path;                                          /* owned; of the file */
     uint8_t sign[KEYSTORE_SIGNS_MAX][RECORD_SIGN_BYTES]; /* the first signs */
     size_t sign_len;
     bool own_sign; /* no cluster key: the pepper signs */
@@ -66,14 +66,14 @@ struct keystore {
 
     struct coord_watch *watch;
     struct timer *tick;
-    int64_t head_rev;    /* of the service's head; 0: it has none */
-    int64_t listed_rev;  /* events up to here were in the last list */
-    uint64_t heard_ms;   /* monotonic */
-    bool listed;         /* everything was read once, and its head believed */
+    int64_t head_rev;   /* of the service's head; 0: it has none */
+    int64_t listed_rev; /* events up to here were in the last list */
+    uint64_t heard_ms;  /* monotonic */
+    bool listed;        /* everything was read once, and its head believed */
     bool relist, listing, sending;
     bool resign; /* the next list: what a former key of the cluster signed is signed again */
     size_t sent; /* of `out`, under way */
-    bool raise; /* the service holds an older state: `out`, then a new head */
+    bool raise;  /* the service holds an older state: `out`, then a new head */
     VEC(struct pending) out;
     VEC(uint64_t) said; /* hashes of keys whose bad value was logged */
 
@@ -94,7 +94,8 @@ void keystore_pepper(struct keystore *k, const uint8_t pepper[KEY_PEPPER_BYTES])
 /* Which of the keys signed it; -1: none. */
 int keystore_signed_by(const struct keystore *k, struct str json);
 void keystore_head_write(const struct keystore *k, uint64_t version, struct buf *out);
-/* Which of the keys signed it; -1: it is none, or not signed by a key of this cluster. */
+/* Which of the keys signed it; -1: no head can be read, or no key of this
+ * cluster signed it. */
 int keystore_head_read(const struct keystore *k, struct str json, struct keystore_head *ret);
 /* ERR_NOT_FOUND: no file is there. */
 NODISCARD int keystore_load(struct keystore *k, struct err *e);
@@ -111,6 +112,6 @@ void keystore_owe(struct keystore *k, struct str id, bool block, struct str json
 
 /* ---- keystore_store.c */
 void keystore_settle(struct keystore *k); /* writes some of `out`; not while k->sending */
-void keystore_store(struct op *op); /* its record or block goes to the service */
+void keystore_store(struct op *op);       /* its record or block goes to the service */
 
 #endif

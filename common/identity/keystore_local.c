@@ -210,8 +210,9 @@ static int load_text(struct keystore *k, struct str head, struct str rest, struc
     if (!code) {
         by = sealed_by(k, FILE_LABEL, &h, rest, mac, sign);
         if (by < 0)
-            code = err_set(e, ERR_CORRUPT, "its sum is wrong: it is torn, was edited, or belongs "
-                                           "to another cluster.key_file");
+            code = err_set(e, ERR_CORRUPT,
+                           "its sum is wrong: it is torn, was edited, or belongs "
+                           "to another cluster.key_file");
     }
     json_doc_free(doc);
     if (!code)
@@ -291,7 +292,7 @@ static void save_tell(struct keystore *k, const struct err *e)
 
         if (op->state != OP_SAVING || op->wants > k->tried)
             continue;
-        if (op->kind == OP_BLOCK && k->o.coord) { /* the service may have it all the same */
+        if (op->kind == OP_BLOCK && k->o.coord) { /* the service may still take it */
             op->saved = !e;
             if (e)
                 op->disk = *e;
@@ -358,10 +359,12 @@ void keystore_on_save(void *cookie)
     k->tried = k->changes;
     if (!buf_ok(&s->text)) {
         s->failed = true;
-        (void)err_set(&s->err, ERR_LIMIT, "keys and blocks take over %d MiB", (int)(FILE_MAX / MIB));
+        (void)err_set(&s->err, ERR_LIMIT, "keys and blocks take over %d MiB",
+                      (int)(FILE_MAX / MIB));
         save_done(s);
     } else if (!k->o.pool || !pool_submit(k->o.pool, k->o.loop, save_work, save_done, s)) {
-        save_work(s); /* no pool, or all its threads are busy: a revocation does not wait for them */
+        save_work(
+            s); /* no pool, or all its threads are busy: a revocation does not wait for them */
         save_done(s);
     }
 }
@@ -369,7 +372,7 @@ void keystore_on_save(void *cookie)
 uint64_t keystore_changed(struct keystore *k, bool now)
 {
     k->changes++;
-    if (!k->saving && (now || !k->due)) { /* not put off by what comes: it might come for ever */
+    if (!k->saving && (now || !k->due)) { /* not put off by what comes: it might never end */
         k->due = true;
         loop_timer_start(k->save_timer, now ? 0 : SAVE_AFTER_MS, 0);
     }

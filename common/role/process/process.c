@@ -67,6 +67,31 @@ int role_memory_check(const struct role_ctx *ctx, struct err *e)
 
 /* ---- start -------------------------------------------------------------------------------- */
 
+/* The keys of cluster.key_file, of which the first signs; returns their number. */
+static size_t cluster_key_list(const struct process *p, struct str to[RPC_KEYS_MAX])
+{
+    const struct rpc_key *k;
+    size_t n = 0;
+
+    while (p->keys.keys && n < RPC_KEYS_MAX && (k = rpc_keys_at(p->keys.keys, n)))
+        to[n++] = str_n(k->secret, sizeof(k->secret));
+    return n;
+}
+
+/* Records of keys are signed under the cluster's key, so they follow when that changes. */
+static void look_at_cluster_keys(struct process *p)
+{
+    struct str keys[RPC_KEYS_MAX] = { 0 };
+    uint64_t serial = p->keys.keys ? rpc_keys_serial(p->keys.keys) : 0;
+    size_t n;
+
+    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    if (!p->keys.keys || rpc_keys_serial(p->keys.keys) == serial)
+        return;
+    n = cluster_key_list(p, keys);
+    identity_keys(p->identity, keys, n);
+}
+
 /* Looks at the process and its roles, and says when readiness changes. */
 static void on_tick(void *cookie)
 {
@@ -77,7 +102,7 @@ static void on_tick(void *cookie)
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
     memory_gather(p->memory);
-    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    look_at_cluster_keys(p);
     identity_tick(p->identity);
     svc_health_look(&p->health);
     notify_alive(&p->notify);
@@ -147,6 +172,29 @@ static void forget(void *cookie, struct http_req *r)
     identity_forget(p->identity, r);
 }
 
+/* The lines of cluster.key_file; returns how many. */
+static size_t cluster_secrets(const struct process *p, struct str ret[RPC_KEYS_MAX])
+{
+    const struct rpc_key *k;
+    size_t n = 0;
+
+    while (p->keys.keys && n < RPC_KEYS_MAX && (k = rpc_keys_at(p->keys.keys, n)))
+        ret[n++] = str_n(k->secret, sizeof(k->secret));
+    return n;
+}
+
+/* Records of keys are signed by the cluster's key, which may change. */
+static void pass_cluster_keys(struct process *p)
+{
+    struct str keys[RPC_KEYS_MAX] = { 0 };
+    uint64_t serial = p->keys.keys ? rpc_keys_serial(p->keys.keys) : 0;
+
+    if (serial == p->keys_serial)
+        return;
+    p->keys_serial = serial;
+    identity_keys(p->identity, keys, cluster_secrets(p, keys));
+}
+
 static int start_identity(struct process *p, struct err *e)
 {
     const struct role_ctx *ctx = &p->core.ctx;
@@ -169,11 +217,8 @@ static int start_identity(struct process *p, struct err *e)
         .refusing = access_hint,
         .token_cookie = &p->access,
     };
-    const struct rpc_key *k;
-    size_t n = 0;
+    size_t n = cluster_key_list(p, keys);
 
-    while (p->keys.keys && n < ARRAY_LEN(keys) && (k = rpc_keys_at(p->keys.keys, n)))
-        keys[n++] = str_n(k->secret, sizeof(k->secret));
     o.cluster_key = keys[0];
     o.other_keys_len = n ? n - 1 : 0;
     return identity_start(&o, &p->identity, e);

@@ -87,7 +87,8 @@ static void test_refuses(void **state)
         { "a role there is not",
           "keys:\n  - {" BOTH ", name: x, grants: [{tenants: [a], roles: [fly]}]}\n", "fly" },
         { "a bad date",
-          "keys:\n\n  - {" BOTH ", name: x, grants: [{tenants: [a], roles: [push]}], until: soon}\n",
+          "keys:\n\n  - {" BOTH
+          ", name: x, grants: [{tenants: [a], roles: [push]}], until: soon}\n",
           "line 3" },
         { "a date there is not",
           "keys:\n  - {" BOTH
@@ -198,15 +199,15 @@ static void test_changes(void **state)
     assert_true(identity_file_tick(b.file, &e) && !e.code);
     assert_null(registry_find(b.registry, STR("k3fT9aQz07Lm")));
     assert_non_null(registry_find(b.registry, STR("A3fT9aQz07Lm")));
-    /* A bad one is said once, and changes nothing. */
+    /* A bad file is said once, and changes nothing. */
     put(b.path, "keys: wrong\n");
     assert_false(identity_file_tick(b.file, &e));
     assert_int_equal(e.code, ERR_CONFIG);
-    assert_non_null(strstr(e.text, "identity.file"));
+    assert_true(strstr(e.text, "keys.yaml") && strstr(e.text, "line 1"));
     assert_false(identity_file_tick(b.file, &e));
     assert_int_equal(e.code, 0);
     assert_non_null(registry_find(b.registry, STR("A3fT9aQz07Lm")));
-    /* So is one that others may read, and one that is gone. */
+    /* So is a file that others may read, and a file that is gone. */
     put(b.path, "keys: []\n");
     assert_int_equal(chmod(b.path, 0644), 0);
     assert_false(identity_file_tick(b.file, &e));
@@ -230,7 +231,7 @@ static void test_start(void **state)
     (void)state;
     bed_open(&b);
     assert_int_equal(identity_file_new(env_real(), b.path, b.registry, &b.file, &e), ERR_CONFIG);
-    assert_non_null(strstr(e.text, "identity.file"));
+    assert_non_null(strstr(e.text, "keys.yaml"));
     put(b.path, "keys:\n" ENTRY("k3fT9aQz07Lm"));
     assert_int_equal(chmod(b.path, 0604), 0);
     assert_int_equal(identity_file_new(env_real(), b.path, b.registry, &b.file, &e), ERR_CONFIG);

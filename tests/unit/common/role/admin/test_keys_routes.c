@@ -219,7 +219,8 @@ static void test_life(void **state)
     assert_true(str_eqc(r->name, "agents") && str_eqc(r->owner, "team-a") && r->nets_len == 1);
     assert_true(str_eqc(r->made_by, "operator") && r->grants.ptr[0].set.len == 1);
     int64_t now = clock_wall_ms(&b.w.clock.clock);
-    assert_true(r->until_ms > now + INT64_C(29) * 86400000 && r->until_ms <= now + INT64_C(30) * 86400000);
+    assert_true(r->until_ms > now + INT64_C(29) * 86400000 &&
+                r->until_ms <= now + INT64_C(30) * 86400000);
     /* The list has it, its last use, and nothing of its secret. */
     assert_int_equal(ask(&b, "GET", "/api/v1/keys", ""), 200);
     assert_true(strstr(b.body, id) && strstr(b.body, "\"name\":\"agents\""));
@@ -268,24 +269,26 @@ static void test_refused(void **state)
         { "no grants", "POST", "/api/v1/keys", "{\"name\":\"n\"}", "grants", 400 },
         { "empty grants", "POST", "/api/v1/keys", "{\"name\":\"n\",\"grants\":[]}", "grants", 400 },
         { "a wrong role", "POST", "/api/v1/keys",
-          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"fly\"]}]}", "fly", 400 },
+          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"fly\"]}]}", "fly",
+          400 },
         { "a typing error", "POST", "/api/v1/keys", "{\"name\":\"n\",\"untill\":1," ONE "}",
           "untill", 400 },
         { "two ends", "POST", "/api/v1/keys",
-          "{\"name\":\"n\",\"until\":9999999999999,\"valid_for\":\"1d\"," ONE "}", "not both", 400 },
+          "{\"name\":\"n\",\"until\":9999999999999,\"valid_for\":\"1d\"," ONE "}", "not both",
+          400 },
         { "past", "POST", "/api/v1/keys", "{\"name\":\"n\",\"until\":1000," ONE "}", "past", 400 },
-        { "no time at all", "POST", "/api/v1/keys", "{\"name\":\"n\",\"valid_for\":\"soon\"," ONE "}",
-          "duration", 400 },
+        { "no time at all", "POST", "/api/v1/keys",
+          "{\"name\":\"n\",\"valid_for\":\"soon\"," ONE "}", "duration", 400 },
         { "a life of ages", "POST", "/api/v1/keys",
           "{\"name\":\"n\",\"valid_for\":\"999999d\"," ONE "}", "duration", 400 },
         { "a bad network", "POST", "/api/v1/keys", "{\"name\":\"n\",\"nets\":[\"x\"]," ONE "}",
           "nets[0]", 400 },
         { "networks as text", "POST", "/api/v1/keys", "{\"name\":\"n\",\"nets\":\"::1\"," ONE "}",
           "nets", 400 },
-        { "nobody's id", "DELETE", "/api/v1/keys/k3fT9aQz07Lm", "", "no key has the id", 404 },
+        { "an unknown id", "DELETE", "/api/v1/keys/k3fT9aQz07Lm", "", "no key has the id", 404 },
         { "no id", "DELETE", "/api/v1/keys/x/y", "", "no key has the id", 404 },
         { "another verb", "POST", "/api/v1/keys/k3fT9aQz07Lm/paint", "", "rotate", 404 },
-        { "to rotate nobody's", "POST", "/api/v1/keys/k3fT9aQz07Lm/rotate", "", "no key", 404 },
+        { "to rotate it there", "POST", "/api/v1/keys/k3fT9aQz07Lm/rotate", "", "no key", 404 },
         { "one of the file", "DELETE", "/api/v1/keys/" FILE_ID, "", "/etc/keys.yaml", 409 },
         { "to rotate it", "POST", "/api/v1/keys/" FILE_ID "/rotate", "", "/etc/keys.yaml", 409 },
     };
@@ -314,12 +317,15 @@ static void test_no_more(void **state)
     } rows[] = {
         { "of its tenant", SHOP_PUSH, 200 },
         { "its own rights",
-          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"tenant-admin\"]}]}", 200 },
+          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"tenant-admin\"]}]}",
+          200 },
         { "of another tenant",
           "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"web\"],\"roles\":[\"push\"]}]}", 403 },
         { "of both",
-          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\",\"web\"],\"roles\":[\"read\"]}]}", 403 },
-        { "of all", "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"*\"],\"roles\":[\"read\"]}]}", 403 },
+          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\",\"web\"],\"roles\":[\"read\"]}]}",
+          403 },
+        { "of all", "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"*\"],\"roles\":[\"read\"]}]}",
+          403 },
         { "of the server",
           "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"*\"],\"roles\":[\"server-admin\"]}]}", 403 },
     };
@@ -368,11 +374,12 @@ static void test_end_and_nets(void **state)
         const char *name, *more;
         int status;
     } rows[] = {
-        { "for ever", ",\"nets\":[\"10.1.0.0/16\"]", 403 },
+        { "without an end", ",\"nets\":[\"10.1.0.0/16\"]", 403 },
         { "longer", ",\"valid_for\":\"2d\",\"nets\":[\"10.1.0.0/16\"]", 403 },
         { "from anywhere", ",\"valid_for\":\"1h\"", 403 },
         { "from further", ",\"valid_for\":\"1h\",\"nets\":[\"10.0.0.0/7\"]", 403 },
-        { "from elsewhere", ",\"valid_for\":\"1h\",\"nets\":[\"10.1.0.0/16\",\"11.0.0.0/8\"]", 403 },
+        { "from elsewhere", ",\"valid_for\":\"1h\",\"nets\":[\"10.1.0.0/16\",\"11.0.0.0/8\"]",
+          403 },
         { "within", ",\"valid_for\":\"1h\",\"nets\":[\"10.1.0.0/16\",\"10.255.0.1\"]", 200 },
     };
     char body[1024], path[96];
@@ -383,13 +390,14 @@ static void test_end_and_nets(void **state)
     b.routes.keys_per_tenant = 100;
     become(&b, ADMIN_SHOP, ",\"valid_for\":\"1d\",\"nets\":[\"10.0.0.0/8\"]");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        (void)snprintf(body, sizeof(body),
-                       "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]%s}",
-                       rows[i].more);
+        (void)snprintf(
+            body, sizeof(body),
+            "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]%s}",
+            rows[i].more);
         if (ask(&b, "POST", "/api/v1/keys", body) != rows[i].status)
             fail_msg("%s: %d %s", rows[i].name, b.status, b.body);
     }
-    /* Its own successor ends when it does, or it would live for ever by rotating itself. */
+    /* Its own successor ends when it does, or it would live on by rotating itself. */
     (void)snprintf(path, sizeof(path), "/api/v1/keys/%.*s/rotate?valid_for=9d", STR_ARG(b.who->id));
     assert_int_equal(ask(&b, "POST", path, ""), 403);
     (void)snprintf(path, sizeof(path), "/api/v1/keys/%.*s/rotate", STR_ARG(b.who->id));
@@ -415,7 +423,7 @@ static void test_limit(void **state)
                          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"web\",\"shop\"],"
                          "\"roles\":[\"push\"]}]}"),
                      400);
-    /* One that is revoked counts no more. */
+    /* A revoked key counts no more. */
     assert_int_equal(ask(&b, "GET", "/api/v1/keys?tenant=shop", ""), 200);
     const char *at = strstr(b.body, "\"id\":\"");
     while (at && strncmp(at + 6, FILE_ID, KEY_ID_LEN) == 0)
