@@ -172,29 +172,6 @@ static void forget(void *cookie, struct http_req *r)
     identity_forget(p->identity, r);
 }
 
-/* The lines of cluster.key_file; returns how many. */
-static size_t cluster_secrets(const struct process *p, struct str ret[RPC_KEYS_MAX])
-{
-    const struct rpc_key *k;
-    size_t n = 0;
-
-    while (p->keys.keys && n < RPC_KEYS_MAX && (k = rpc_keys_at(p->keys.keys, n)))
-        ret[n++] = str_n(k->secret, sizeof(k->secret));
-    return n;
-}
-
-/* Records of keys are signed by the cluster's key, which may change. */
-static void pass_cluster_keys(struct process *p)
-{
-    struct str keys[RPC_KEYS_MAX] = { 0 };
-    uint64_t serial = p->keys.keys ? rpc_keys_serial(p->keys.keys) : 0;
-
-    if (serial == p->keys_serial)
-        return;
-    p->keys_serial = serial;
-    identity_keys(p->identity, keys, cluster_secrets(p, keys));
-}
-
 static int start_identity(struct process *p, struct err *e)
 {
     const struct role_ctx *ctx = &p->core.ctx;
