@@ -258,7 +258,7 @@ static int bootstrap_record(struct keystore *k, struct key_record **ret, struct 
 
     CHECK(key_text_parse(str_c(k->bootstrap_key), &text));
     keystore_hash(k, text.id, text.secret, hash);
-    /* All that a key may hand out, since nobody hands out more than they have. */
+    /* All that a key may hand out, since a key hands out no more than it has. */
     struct grant all = { .everywhere = true,
                          .roles =
                              ROLE_SERVER_ADMIN | ROLE_TENANT_ADMIN | ROLE_GATEWAY | ROLE_SCRAPE };

@@ -151,9 +151,9 @@ static const char *take_block(struct keystore *k, struct str id, struct str json
     return why;
 }
 
-/* A key or block of the service comes into the registry. One that a former key of the cluster
- * signed is written again, signed by the present one; but only at a start, and when cluster.key_file
- * changed: two processes of which each holds the other's key for the former one would never end. */
+/* A key or block of the service comes into the registry. What a former key of the cluster signed
+ * is written again, signed by the present one; but only at a start, and when cluster.key_file
+ * changed: two processes of which each takes the other's key for the old key would never end. */
 static void take(struct keystore *k, const struct coord_kv *kv)
 {
     struct str name = name_of(k, kv), id;
@@ -241,7 +241,7 @@ static void on_head_made(void *cookie, const struct coord_reply *r)
     struct keystore *k = cookie;
 
     k->sending = false;
-    k->relist |= !r->err; /* whoever made it: it is there */
+    k->relist |= !r->err; /* made by this process or another: it is there */
 }
 
 static void make_head(struct keystore *k)
@@ -351,8 +351,8 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
     apply(cookie, kvs, n, rev);
 }
 
-/* After a silence it may be another service, whose revisions happen to go on where the first one's
- * ended: then no event tells what it lacks. */
+/* After a silence it may be another service, whose revisions happen to continue where those of the
+ * first ended: then no event tells what it lacks. */
 static void heard(struct keystore *k)
 {
     if (mono_ms(k) - k->heard_ms > AWAY_MS)

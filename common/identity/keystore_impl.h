@@ -94,7 +94,8 @@ void keystore_pepper(struct keystore *k, const uint8_t pepper[KEY_PEPPER_BYTES])
 /* Which of the keys signed it; -1: none. */
 int keystore_signed_by(const struct keystore *k, struct str json);
 void keystore_head_write(const struct keystore *k, uint64_t version, struct buf *out);
-/* Which of the keys signed it; -1: it is none, or not signed by a key of this cluster. */
+/* Which of the keys signed it; -1: no head can be read, or no key of this
+ * cluster signed it. */
 int keystore_head_read(const struct keystore *k, struct str json, struct keystore_head *ret);
 /* ERR_NOT_FOUND: no file is there. */
 NODISCARD int keystore_load(struct keystore *k, struct err *e);

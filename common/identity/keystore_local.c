@@ -292,7 +292,7 @@ static void save_tell(struct keystore *k, const struct err *e)
 
         if (op->state != OP_SAVING || op->wants > k->tried)
             continue;
-        if (op->kind == OP_BLOCK && k->o.coord) { /* the service may have it all the same */
+        if (op->kind == OP_BLOCK && k->o.coord) { /* the service may still take it */
             op->saved = !e;
             if (e)
                 op->disk = *e;
@@ -372,7 +372,7 @@ void keystore_on_save(void *cookie)
 uint64_t keystore_changed(struct keystore *k, bool now)
 {
     k->changes++;
-    if (!k->saving && (now || !k->due)) { /* not put off by what comes: it might come for ever */
+    if (!k->saving && (now || !k->due)) { /* not put off by what comes: it might never end */
         k->due = true;
         loop_timer_start(k->save_timer, now ? 0 : SAVE_AFTER_MS, 0);
     }

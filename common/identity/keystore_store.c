@@ -9,7 +9,7 @@
  *            be read and judged again (keystore_coord.c). At last the head gets a higher version.
  *
  * A transaction whose answer is lost may have happened. A record is then reported as unknown: its
- * key was told to nobody, so it opens nothing. A block is written again, which does no harm.
+ * key was given to no caller, so it opens nothing. A block is written again, which does no harm.
  */
 #include "common/base/mem.h"
 #include "common/cluster/coord/coord.h"

@@ -3,7 +3,7 @@
  * keys_rights: a caller hands out no more than it has.
  *
  * Grants are compared by grants_cover. Besides them a key has an end and networks: without a rule
- * for these, who holds a key for an hour could make one for ever. The first key of a server
+ * for these, who holds a key for an hour could make one without an end. The first key of a server
  * (keystore_bootstrap) is let off its end, since it is there to make keys that last.
  */
 #include "common/role/admin/keys_rights.h"

@@ -11,7 +11,7 @@
 
 #define KEYS_SUBJECT_MAX 64
 
-/* Who asks, for records and logs: "key:k3fT9aQz07Lm", "socket", "operator". */
+/* The caller, for records and logs: "key:k3fT9aQz07Lm", "socket", "operator". */
 void keys_subject(const struct http_req *r, char to[KEYS_SUBJECT_MAX]);
 /* May this caller see and end the key? */
 bool keys_covers(const struct http_req *r, const struct key_record *key);

@@ -2,15 +2,15 @@
  *
  * keys_routes: keys are listed, made, replaced by a successor, and revoked.
  *
- * Who may call is the door's business (common/role/core/doors.c: tenant-admin or server-admin). What
- * the caller may do to which key is decided here, by one rule: its own grants must cover those of
- * the key. It follows that an admin of one tenant neither sees nor ends keys of another; such a key
+ * The door decides which callers get here (common/role/core/doors.c: tenant-admin or server-admin).
+ * What the caller may do to which key is decided here, by one rule: its own grants must cover those
+ * of the key. It follows that an admin of one tenant neither sees nor ends keys of another; such a key
  * is "not found" to it, so that ids tell nothing. What is handed out does not outlive the caller's
  * own key, nor reach further in the network. The first key of a server (keystore_bootstrap) is the
  * exception: it lives for a day, and is there to make others that last.
  *
  *   rotate:  successor is stored ──> the old key gets an end ──> answer
- *                                      (failed: the answer says that the old key goes on)
+ *                                      (failed: the answer says that the old key stays)
  *
  * The key itself is in memory between key_make and the answer, and nowhere else.
  */
@@ -226,9 +226,9 @@ static int until_of(const struct json_val *v, int64_t now, int64_t *ret, struct 
     if (valid)
         return life(text, "valid_for", now, LIFE_MAX, ret, e);
     if (until && ms != 0 && ms <= now)
-        return err_set(e, ERR_INPUT,
-                       "until is %" PRId64 ", which is past (milliseconds since 1970; 0: for ever)",
-                       ms);
+        return err_set(
+            e, ERR_INPUT,
+            "until is %" PRId64 ", which has passed (milliseconds since 1970; 0: no end)", ms);
     *ret = ms;
     return 0;
 }
@@ -307,7 +307,7 @@ static int make_read(struct call *c, const struct json_val *v, struct arena *a, 
     if (!code)
         code = json_take_str(json_get(v, "name", NULL), "name", &base.name, e);
     if (!code && !base.name.len)
-        code = err_set(e, ERR_INPUT, "name is missing: who or what will use the key");
+        code = err_set(e, ERR_INPUT, "name is missing: it says what the key is for");
     if (!code)
         code = json_take_str(json_get(v, "owner", NULL), "owner", &base.owner, e);
     if (!code && json_len(grants) == 0)
@@ -366,7 +366,7 @@ static void on_make(struct http_req *r)
     keystore_add(k->store, c->record, on_made, c);
 }
 
-/* ---- one that is there ----------------------------------------------------------------------- */
+/* ---- a key that exists ----------------------------------------------------------------------- */
 
 /* The key that the path names, if this caller may do something to it. */
 static int find(const struct keys_routes *k, const struct http_req *r, struct str id,
@@ -390,7 +390,7 @@ static void on_ended(void *cookie, const struct err *e, bool away)
     struct call *c = cookie;
 
     (void)away;
-    if (e) { /* the old key goes on as before, which must not hide the new one */
+    if (e) { /* the old key has no new end, which must not hide the new one */
         key_record_unref(c->old);
         c->old = NULL;
         reply_key(c, e->text);

@@ -94,7 +94,7 @@ int key_want_put(const struct cli *c, struct json *j, struct err *e)
     int64_t until;
 
     if (!c->o.name || !c->o.name[0])
-        return err_set(e, ERR_CONFIG, "--name is missing: who or what will use the key");
+        return err_set(e, ERR_CONFIG, "--name is missing: it says what the key is for");
     if (!c->o.roles || !c->o.roles[0])
         return err_set(e, ERR_CONFIG,
                        "--roles is missing: push, read, delete, tenant-admin, server-admin, "
@@ -148,7 +148,7 @@ static void put_until(int64_t until, struct buf *out)
     if (until)
         term_time(until, out);
     else
-        (void)buf_add_str(out, STR("for ever"));
+        (void)buf_add_str(out, STR("without an end"));
 }
 
 static void say_made(struct cli *c, const struct json_val *v)
@@ -168,7 +168,7 @@ static void say_made(struct cli *c, const struct json_val *v)
     }
     cli_note(c, "%.*s", STR_ARG(buf_str(&b)));
     if (warning.len)
-        cli_note(c, "the old key goes on as before: %.*s", STR_ARG(str_sub(warning, 0, 300)));
+        cli_note(c, "the old key has no new end: %.*s", STR_ARG(str_sub(warning, 0, 300)));
     buf_deinit(&b);
 }
 
@@ -235,7 +235,7 @@ static int make(struct cli *c, struct err *e)
     return code;
 }
 
-/* ---- one that is there ----------------------------------------------------------------------- */
+/* ---- a key that exists ----------------------------------------------------------------------- */
 
 /* Ids have no character that a path would not take: anything else is not one. */
 static int put_id(const char *id, struct buf *target, struct err *e)

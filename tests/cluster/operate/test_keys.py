@@ -29,8 +29,7 @@ def push(s, key, name="shop"):
 
 
 def ask(s, key):
-    return s.reader.request("GET", "/pyroscope/render?query=process_cpu%7B%7D&from=now-1h&until=now&format=json", None,
-                            bearer(key)).status
+    return s.reader.request("GET", "/labels", None, bearer(key)).status
 
 
 def ctl(s, *args, key=None, at=None):
@@ -91,7 +90,7 @@ def test_life():
         first, = KEY.findall(s.process.whole_log())
         assert push(s, None) == 401 and ask(s, None) == 401 and s.process.get(KEYS).status == 401
         assert s.process.get("/healthz").status == 200
-        admin = make(s, "--name", "ops", "--for", "*", "--roles", "server-admin,tenant-admin", key=first)
+        admin = make(s, "--name", "ops", "--for", "*", "--roles", "server-admin,tenant-admin,gateway,scrape", key=first)
         eventually(lambda: s.process.request("GET", KEYS, None, bearer(first)).status == 401)
         agent = make(s, "--name", "agents", "--roles", "push", "--owner", "team a", key=admin)
         reader = make(s, "--name", "page", "--roles", "read", "--valid-for", "30d", key=admin)
@@ -99,7 +98,7 @@ def test_life():
             assert (push(s, key), ask(s, key)) == (may_push, may_read), key[:17]
         wrong = agent[:-7] + ("a" if agent[-7] != "a" else "b") + agent[-6:]
         assert push(s, wrong) == 401 and push(s, "nonsense") == 401
-        # who may not hand out keys, and what is wrong with an order
+        # a key that may not hand out keys, and what is wrong with an order
         assert s.process.request("GET", KEYS, None, bearer(agent)).status == 403
         code, out, said = ctl(s, "key", "make", "--name", "x", "--roles", "fly", key=admin)
         assert code == 2 and "fly" in said and not out, (code, out, said)

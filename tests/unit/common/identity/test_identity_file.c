@@ -199,7 +199,7 @@ static void test_changes(void **state)
     assert_true(identity_file_tick(b.file, &e) && !e.code);
     assert_null(registry_find(b.registry, STR("k3fT9aQz07Lm")));
     assert_non_null(registry_find(b.registry, STR("A3fT9aQz07Lm")));
-    /* A bad one is said once, and changes nothing. */
+    /* A bad file is said once, and changes nothing. */
     put(b.path, "keys: wrong\n");
     assert_false(identity_file_tick(b.file, &e));
     assert_int_equal(e.code, ERR_CONFIG);
@@ -207,7 +207,7 @@ static void test_changes(void **state)
     assert_false(identity_file_tick(b.file, &e));
     assert_int_equal(e.code, 0);
     assert_non_null(registry_find(b.registry, STR("A3fT9aQz07Lm")));
-    /* So is one that others may read, and one that is gone. */
+    /* So is a file that others may read, and a file that is gone. */
     put(b.path, "keys: []\n");
     assert_int_equal(chmod(b.path, 0644), 0);
     assert_false(identity_file_tick(b.file, &e));

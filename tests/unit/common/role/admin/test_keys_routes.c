@@ -285,10 +285,10 @@ static void test_refused(void **state)
           "nets[0]", 400 },
         { "networks as text", "POST", "/api/v1/keys", "{\"name\":\"n\",\"nets\":\"::1\"," ONE "}",
           "nets", 400 },
-        { "nobody's id", "DELETE", "/api/v1/keys/k3fT9aQz07Lm", "", "no key has the id", 404 },
+        { "an unknown id", "DELETE", "/api/v1/keys/k3fT9aQz07Lm", "", "no key has the id", 404 },
         { "no id", "DELETE", "/api/v1/keys/x/y", "", "no key has the id", 404 },
         { "another verb", "POST", "/api/v1/keys/k3fT9aQz07Lm/paint", "", "rotate", 404 },
-        { "to rotate nobody's", "POST", "/api/v1/keys/k3fT9aQz07Lm/rotate", "", "no key", 404 },
+        { "to rotate it there", "POST", "/api/v1/keys/k3fT9aQz07Lm/rotate", "", "no key", 404 },
         { "one of the file", "DELETE", "/api/v1/keys/" FILE_ID, "", "/etc/keys.yaml", 409 },
         { "to rotate it", "POST", "/api/v1/keys/" FILE_ID "/rotate", "", "/etc/keys.yaml", 409 },
     };
@@ -374,7 +374,7 @@ static void test_end_and_nets(void **state)
         const char *name, *more;
         int status;
     } rows[] = {
-        { "for ever", ",\"nets\":[\"10.1.0.0/16\"]", 403 },
+        { "without an end", ",\"nets\":[\"10.1.0.0/16\"]", 403 },
         { "longer", ",\"valid_for\":\"2d\",\"nets\":[\"10.1.0.0/16\"]", 403 },
         { "from anywhere", ",\"valid_for\":\"1h\"", 403 },
         { "from further", ",\"valid_for\":\"1h\",\"nets\":[\"10.0.0.0/7\"]", 403 },
@@ -397,7 +397,7 @@ static void test_end_and_nets(void **state)
         if (ask(&b, "POST", "/api/v1/keys", body) != rows[i].status)
             fail_msg("%s: %d %s", rows[i].name, b.status, b.body);
     }
-    /* Its own successor ends when it does, or it would live for ever by rotating itself. */
+    /* Its own successor ends when it does, or it would live on by rotating itself. */
     (void)snprintf(path, sizeof(path), "/api/v1/keys/%.*s/rotate?valid_for=9d", STR_ARG(b.who->id));
     assert_int_equal(ask(&b, "POST", path, ""), 403);
     (void)snprintf(path, sizeof(path), "/api/v1/keys/%.*s/rotate", STR_ARG(b.who->id));
@@ -423,7 +423,7 @@ static void test_limit(void **state)
                          "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"web\",\"shop\"],"
                          "\"roles\":[\"push\"]}]}"),
                      400);
-    /* One that is revoked counts no more. */
+    /* A revoked key counts no more. */
     assert_int_equal(ask(&b, "GET", "/api/v1/keys?tenant=shop", ""), 200);
     const char *at = strstr(b.body, "\"id\":\"");
     while (at && strncmp(at + 6, FILE_ID, KEY_ID_LEN) == 0)
