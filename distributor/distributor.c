@@ -9,6 +9,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/node/peers.h"
+#include "common/identity/identity.h"
 #include "common/obs/log.h"
 #include "common/role/core/memory.h"
 #include "common/sys/secret_file.h"
@@ -80,6 +81,8 @@ static void distributor_free(void *self)
     rpc_node_free(d->node); /* answers what waits for an ingester */
     forward_free(d->forward);
     scrape_free(d->scrape);
+    if (d->ctx->identity)
+        identity_tokens(d->ctx->identity, NULL, NULL);
     tokens_free(d->tokens);
     api_debuginfo_free(d->debuginfo);
     secret_free(d->secret);
@@ -231,6 +234,12 @@ static void add_routes(struct distributor *d)
     rules_routes(d->rules);
 }
 
+/* Where callers are asked who they are (identity.mode), a token tells it, too. */
+static struct str on_token(void *cookie, const struct http_req *r)
+{
+    return tokens_tenant(cookie, r);
+}
+
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct distributor *d = XNEW(struct distributor);
@@ -279,6 +288,8 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         distributor_free(d);
         return err_wrap(e, "distributor.tokens_file");
     }
+    if (d->tokens && ctx->identity)
+        identity_tokens(ctx->identity, on_token, d->tokens);
     if (forward_new(d, &d->forward, e)) {
         distributor_free(d);
         return e->code;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chunks double from 4 KiB to 1 MiB, their head included, as allocators like it; a larger request
- * gets a chunk of its own size. The limit counts bytes handed out (rounded to 16), so it does not
+ * gets a chunk of its own size, and an arena with a smaller limit no more than its limit, since a
+ * process may have 100,000 small ones. The limit counts bytes handed out (rounded to 16), so it does not
  * depend on how chunks happened to fill.
  */
 #include "common/base/arena.h"
@@ -77,7 +78,8 @@ void arena_freep(struct arena **a)
 
 static void arena_push_chunk(struct arena *a, size_t need)
 {
-    size_t bytes = a->top ? (a->top->cap + sizeof(struct chunk)) * 2 : CHUNK_FIRST;
+    size_t first = a->limit < CHUNK_FIRST ? a->limit + sizeof(struct chunk) : CHUNK_FIRST;
+    size_t bytes = a->top ? (a->top->cap + sizeof(struct chunk)) * 2 : first;
     size_t cap = MAX(MIN(bytes, CHUNK_MOST) - sizeof(struct chunk), need);
 
     struct chunk *c = xmalloc(sizeof(*c) + cap);

@@ -25,3 +25,60 @@ int tenant_id_check(struct str id, struct err *e)
     }
     return 0;
 }
+
+/* ---- the header ----------------------------------------------------------------------------- */
+
+static int name_check(struct str id, struct err *e)
+{
+    return id.len ? tenant_id_check(id, e) : err_set(e, ERR_UNAUTHENTICATED, "no org id");
+}
+
+/* Sorted insert without duplicates. False when there is no room for another one. */
+static bool name_add(struct str id, size_t many, struct str *ret, size_t *len)
+{
+    size_t at = 0;
+
+    while (at < *len && str_cmp(ret[at], id) < 0)
+        at++;
+    if (at < *len && str_eq(ret[at], id))
+        return true;
+    if (*len == many)
+        return false;
+    memmove(ret + at + 1, ret + at, (*len - at) * sizeof(*ret));
+    ret[at] = id;
+    (*len)++;
+    return true;
+}
+
+int tenant_ids_read(struct str header, bool strict, size_t many, struct str *ret, size_t *ret_len,
+                    struct err *e)
+{
+    struct str rest = str_trim(header), part;
+    bool more = true;
+    size_t len = 0;
+
+    CHECK(many > 0);
+    if (strict && (str_find(rest, '|') >= 0 || str_find(rest, ':') >= 0))
+        return err_set(e, ERR_INPUT,
+                       "X-Scope-OrgID must be the name of one tenant, without '|' and ':', since "
+                       "tenancy.strict is set here");
+    while (str_next(&rest, '|', &more, &part)) {
+        ptrdiff_t colon = str_find(part, ':');
+        int code;
+
+        if (colon >= 0)
+            part = str_sub(part, 0, (size_t)colon);
+        code = name_check(part, e);
+        if (code)
+            return code;
+        if (name_add(part, many, ret, &len))
+            continue;
+        if (many == 1)
+            return err_set(e, ERR_INPUT, "multiple org IDs present; this needs exactly one");
+        return err_set(e, ERR_LIMIT, "more than %zu tenants in X-Scope-OrgID", many);
+    }
+    if (len == 0)
+        return err_set(e, ERR_UNAUTHENTICATED, "no org id");
+    *ret_len = len;
+    return 0;
+}

@@ -74,6 +74,10 @@ struct http_req {
     void (*on_room)(struct http_req *r);
     void *cookie; /* the handler's */
     void *route_cookie;
+    /* Set by the server's admit where callers have an identity (common/identity); else NULL, 0. */
+    struct key_record *identity;
+    const struct str *tenants; /* those this request is for, sorted */
+    size_t tenants_len;
 };
 typedef void (*http_handler_fn)(struct http_req *r);
 
@@ -85,11 +89,28 @@ enum http_needs {
     HTTP_NEEDS_TOKEN,    /* the server's admin token, if it has one: shows data of all tenants */
     HTTP_NEEDS_OPERATOR, /* that token, or the way through the server's Unix socket */
 };
+enum http_tenants { HTTP_TENANTS_NONE, HTTP_TENANTS_ONE, HTTP_TENANTS_MANY };
+/* How a route treats an identity that may see only some series. */
+enum http_scope {
+    HTTP_SCOPE_NONE,    /* its answer has nothing of a series */
+    HTTP_SCOPE_CONJOIN, /* the identity's matchers are joined to the request's */
+    HTTP_SCOPE_OWN,     /* it shows only what this identity made */
+    HTTP_SCOPE_SET,     /* a push: the identity's labels are set */
+    HTTP_SCOPE_REFUSE,  /* it has no labels to judge by: 403 */
+};
+#define HTTP_ROLES_OPEN 0u         /* for all callers, also without a credential */
+#define HTTP_ROLES_ANY  (1u << 15) /* any identity */
+#define HTTP_ROLES_EDIT (1u << 14) /* the read role counts only with the grant's `edit` */
 struct http_door {
     unsigned methods;
     const char *path; /* as registered, so with its '*' */
     bool acts; /* changes something or costs much: not for pages of other sites (http_door.c) */
     enum http_needs needs;
+    /* With identities (common/identity/decide.h): */
+    unsigned roles; /* enum identity_role, one of which is wanted; or HTTP_ROLES_ */
+    enum http_tenants tenants;
+    enum http_scope scope;
+    char audit; /* 'A' always, 'R' reads, '-' failures only */
 };
 
 struct http_server_opts {
@@ -112,9 +133,14 @@ struct http_server_opts {
     struct conf_list hosts, origins;
     const struct http_door *doors; /* borrowed; NULL: every method but GET acts */
     size_t doors_len;
-    /* True if this caller has what a route needs. False: it was answered. NULL: always true. */
-    bool (*admit)(void *cookie, struct http_req *r, enum http_needs needs);
-    void *admit_cookie;
+    /* Asked for each request that found a route with a row in `doors`, at the end of its head: may
+     * it come in? False: it was answered. NULL: always true. What found no route, or only other
+     * methods, is answered without it. */
+    bool (*admit)(void *cookie, struct http_req *r, const struct http_door *door);
+    /* The request ends: gives back what admit kept in it. Called for each one, admitted or not, and
+     * its arena is still there. May be NULL. */
+    void (*forget)(void *cookie, struct http_req *r);
+    void *admit_cookie; /* of both */
     /* Called after the files changed. e NULL: they are in use now; else they cannot be used, and
      * the old files stay in use. */
     void (*on_tls_files)(void *cookie, const struct err *e);

@@ -4,7 +4,7 @@
  *
  *   host    Is this server called by a name of its own?                         421
  *   site    Does a page of another site make a browser send a change?           403
- *   needs   Has the caller what the route needs (common/role/core/access.c)?         401, 403
+ *   admit   May this caller use the route (common/identity, common/role/core/access.c)?
  *
  * The first two are about browsers. A page of any site can make the browser of a developer send
  * requests to http://127.0.0.1:4040. The browser keeps the answers from the page, since their
@@ -256,14 +256,21 @@ static void allow_origin(struct http_xchg *x)
     http_reply_header(&x->req, "Access-Control-Allow-Origin", http_header(&x->req, "Origin"));
 }
 
+/* The row of the route and method; NULL: none, as of unknown paths. */
+static const struct http_door *door_of(const struct http_xchg *x)
+{
+    enum http_method m = x->req.method == HTTP_HEAD ? HTTP_GET : x->req.method;
+    size_t i = http_method_index(x->route->methods & x->req.method ? x->req.method : m);
+
+    return i < HTTP_METHODS ? x->route->doors[i] : NULL;
+}
+
 static bool admitted(struct http_xchg *x)
 {
     const struct http_server_opts *o = &x->server->o;
-    enum http_method m = x->req.method == HTTP_HEAD ? HTTP_GET : x->req.method;
-    size_t i = http_method_index(x->route->methods & x->req.method ? x->req.method : m);
-    enum http_needs needs = (enum http_needs)x->route->needs[i];
+    const struct http_door *door = door_of(x);
 
-    return !o->admit || needs == HTTP_NEEDS_NOTHING || o->admit(o->admit_cookie, &x->req, needs);
+    return !o->admit || !door || o->admit(o->admit_cookie, &x->req, door);
 }
 
 bool http_door_route(struct http_xchg *x)
@@ -339,7 +346,7 @@ void http_door_of(const struct http_server_opts *o, struct http_route *r)
             continue;
         CHECK(d); /* a route without a row: common/role/core/doors.c has them all */
         r->acts |= d->acts ? method : 0;
-        r->needs[i] = (uint8_t)d->needs;
+        r->doors[i] = d;
     }
     r->acts |= r->acts & HTTP_GET ? HTTP_HEAD : 0u;
 }

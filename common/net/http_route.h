@@ -20,8 +20,8 @@ struct http_route {
     bool prefix;
     bool stream; /* the handler runs at the end of the head */
     unsigned methods;
-    unsigned acts;               /* those of them that pages of other sites may not send */
-    uint8_t needs[HTTP_METHODS]; /* enum http_needs, by method */
+    unsigned acts; /* those of them that pages of other sites may not send */
+    const struct http_door *doors[HTTP_METHODS]; /* by method; NULL: the server has no table */
     size_t body_max;
     http_handler_fn fn;
     void *cookie;

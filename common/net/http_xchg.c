@@ -49,6 +49,8 @@ void http_xchg_free(struct http_xchg *x)
     struct http_server *s = x->server;
 
     CHECK(x->req.magic == HTTP_XCHG_MAGIC);
+    if (s->o.forget)
+        s->o.forget(s->o.admit_cookie, &x->req);
     x->req.magic = 0;
     http_hold_free(&x->hold, s->o.in_flight, &x->body);
     http_hold_give(&x->hold, s->o.in_flight, x->outstanding);

@@ -37,6 +37,7 @@ struct selfprof_opts {
     uint64_t hz;             /* samples per second of CPU time, 1..SELFPROF_HZ_MAX */
     const char *url;         /* "http://127.0.0.1:4040"; loopback only */
     const char *tenant;      /* X-Scope-OrgID; NULL or "": none */
+    const char *token;       /* Authorization: Bearer; NULL: none; lives until selfprof_stop */
     const char *service;     /* name of the service, without kind: "embertree" */
     const char *labels;      /* more labels, "version=v1,region=eu"; NULL: none */
     const char *role;        /* of threads whose name tells none; NULL: "shared" */

@@ -174,6 +174,8 @@ static void set_headers(const struct selfprof_sender *s, struct push *to)
                    key[0], key[1]);
     if (*tenant)
         (void)buf_addf(&b, "X-Scope-OrgID: %s\r\n", tenant);
+    if (s->o->token)
+        (void)buf_addf(&b, "Authorization: Bearer %s\r\n", s->o->token);
     (void)buf_add_c(&b, '\0');
     CHECK(buf_ok(&b));
     memcpy(to->headers, b.ptr, b.len);

@@ -125,6 +125,58 @@ void rpc_hkdf(struct str key, struct str salt, struct str info, uint8_t *out, si
     EVP_KDF_free(kdf);
 }
 
+struct rpc_mac {
+    EVP_MAC_CTX *ctx; /* owned; has the key */
+};
+
+struct rpc_mac *rpc_mac_new(struct str key)
+{
+    static const uint8_t none[1];
+    struct rpc_mac *m = XNEW(struct rpc_mac);
+    EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+    char digest[] = "SHA256";
+    OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end(),
+    };
+
+    CHECK(mac);
+    m->ctx = EVP_MAC_CTX_new(mac);
+    EVP_MAC_free(mac); /* the context has a reference */
+    CHECK(m->ctx);
+    /* NULL would mean the previous key, even where there was no key yet. */
+    CHECK(EVP_MAC_init(m->ctx, key.len ? bytes_of(key) : none, key.len, params) == 1);
+    CHECK(EVP_MAC_CTX_get_mac_size(m->ctx) == RPC_MAC_BYTES);
+    return m;
+}
+
+void rpc_mac_free(struct rpc_mac *m)
+{
+    if (!m)
+        return;
+    EVP_MAC_CTX_free(m->ctx); /* clears it */
+    xfree(m);
+}
+
+void rpc_mac(struct rpc_mac *m, const struct str *parts, size_t n, uint8_t ret[RPC_MAC_BYTES])
+{
+    size_t len = 0;
+
+    CHECK(EVP_MAC_init(m->ctx, NULL, 0, NULL) == 1); /* begins again under the same key */
+    for (size_t i = 0; i < n; i++)
+        if (parts[i].len)
+            CHECK(EVP_MAC_update(m->ctx, bytes_of(parts[i]), parts[i].len) == 1);
+    CHECK(EVP_MAC_final(m->ctx, ret, &len, RPC_MAC_BYTES) == 1 && len == RPC_MAC_BYTES);
+}
+
+void rpc_hmac(struct str key, struct str text, uint8_t ret[RPC_MAC_BYTES])
+{
+    struct rpc_mac *m = rpc_mac_new(key);
+
+    rpc_mac(m, &text, 1, ret);
+    rpc_mac_free(m);
+}
+
 void rpc_wipe(void *p, size_t n)
 {
     OPENSSL_cleanse(p, n);

@@ -270,6 +270,11 @@ const struct rpc_key *rpc_keys_first(const struct rpc_keys *k)
     return &k->keys[0];
 }
 
+const struct rpc_key *rpc_keys_at(const struct rpc_keys *k, size_t i)
+{
+    return i < k->len ? &k->keys[i] : NULL;
+}
+
 const struct rpc_key *rpc_keys_find(const struct rpc_keys *k, const uint8_t mark[RPC_KEY_MARK])
 {
     for (size_t i = 0; i < k->len; i++) {

@@ -44,6 +44,8 @@ NODISCARD int rpc_keys_check(struct rpc_keys *k, uint64_t now_ms, bool *ret_chan
 void rpc_keys_replace(struct rpc_keys *k, struct rpc_keys *with);
 
 const struct rpc_key *rpc_keys_first(const struct rpc_keys *k); /* what seals */
+/* The i-th line, from 0; NULL: there are fewer. Borrowed until the keys change. */
+const struct rpc_key *rpc_keys_at(const struct rpc_keys *k, size_t i);
 /* NULL: unknown. Borrowed until the keys change. */
 const struct rpc_key *rpc_keys_find(const struct rpc_keys *k, const uint8_t mark[RPC_KEY_MARK]);
 /* Another number whenever the keys changed. */

@@ -28,6 +28,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/identity/scope.h"
 #include "distributor/base/tokens.h"
 #include "distributor/intake/intake_impl.h"
 #include "distributor/send/ack_audit.h"
@@ -542,7 +543,7 @@ static int knows_shards(const struct distributor *d, struct err *e)
 int intake_check(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
                  struct err *e)
 {
-    struct str key = http_header(r, "Idempotency-Key"), named;
+    struct str key = http_header(r, "Idempotency-Key"), named = STR_NULL;
     size_t one;
 
     if (d->draining)
@@ -550,9 +551,12 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
     if (role_memory_check(d->ctx, e) || knows_shards(d, e))
         return e->code;
     *ret_tenant = STR_NULL;
-    if (d->tokens && d->ctx->tenancy->multi && http_header_once(r, "X-Scope-OrgID", &named, e))
+    /* Where callers have an identity, its tenant was decided as the request came in, by the token,
+     * too (on_token in distributor.c). */
+    bool by_token = d->tokens && !r->identity && d->ctx->tenancy->multi;
+    if (by_token && http_header_once(r, "X-Scope-OrgID", &named, e))
         return e->code;
-    if (d->tokens && d->ctx->tenancy->multi && !named.len)
+    if (by_token && !named.len)
         *ret_tenant = tokens_tenant(d->tokens, r);
     if (!ret_tenant->ptr && tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
         return e->code;
@@ -582,8 +586,11 @@ static int queue_check(const struct intake *k, uint64_t now, struct err *e)
 static int intake_admit(struct intake *k, uint64_t now, struct err *e)
 {
     struct distributor *d = k->d;
+    const struct key_record *who = k->o.http ? k->o.http->identity : k->o.identity;
     size_t want = guess_memory(k);
 
+    if (scope_set(who, k->tenant->name, k->arena, &k->set, e))
+        return e->code;
     if (queue_check(k, now, e) || distributor_reserve(d, k->tenant, 0, want, e))
         return e->code;
     k->reserved = want;

@@ -4,7 +4,7 @@ Rules: include directions (common/STYLE.md, common/README.md), libraries confine
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
 one machine or one registry, the order of folders in a room (rooms.py), one prefix a header (prefixes.py),
-numbers of methods and layouts that agree (wire.py), citations that
+numbers of methods and layouts that agree (wire.py), matchers made in one place (scope.py), citations that
 have a target (cites.py), one version (release.py), plain words (words.py).
 """
 import pathlib
@@ -16,6 +16,7 @@ import cites
 import prefixes
 import release
 import rooms
+import scope
 import wire
 import words
 
@@ -23,7 +24,7 @@ ROLES = ["distributor", "ingester", "querier", "compactor"]
 MAY_INCLUDE = {r: {r, "common", "proto"} for r in ROLES}
 MAY_INCLUDE |= {"common": {"common", "proto"}, "deploy": {*ROLES, "common", "deploy"}}
 LAYERS = ["base", "sys", "obs", "conf", "model", "render", "net", "object", "rpc",  # may look left
-          "store", "cold", "cluster", "repl", "role"]
+          "store", "cold", "cluster", "repl", "identity", "role"]
 APART = {("store", "net"), ("store", "rpc")}  # left of it, and still forbidden
 CONFINED = {  # a library's header -> the only places that may include it
     "rocksdb/": r"common/store/(kv/)?kv_rocks\w*\.[ch]",
@@ -184,6 +185,7 @@ def main():
     wire.check(say)
     rooms.check(say)
     prefixes.check(say)
+    scope.check(say)
     cites.check(say)
     release.check(say)
     words.check(say)

@@ -469,6 +469,17 @@ void svc_reply_err(struct svc_call *c, const struct err *e)
     buf_deinit(&out);
 }
 
+bool svc_refuse(struct http_req *r, const struct err *e)
+{
+    struct svc_type t;
+
+    if (!svc_type_parse(http_header(r, "Content-Type"), &t) || t.protocol == SVC_CONNECT)
+        return false;
+    struct svc_call c = { .r = r, .protocol = t.protocol, .codec = t.codec, .base64 = t.base64 };
+    svc_reply_err(&c, e);
+    return true;
+}
+
 uint64_t svc_left_ms(const struct svc_call *c, uint64_t most)
 {
     uint64_t now = clock_mono_ms(loop_clock(c->r->loop));

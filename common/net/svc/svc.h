@@ -58,6 +58,9 @@ void svc_route(struct http_server *s, const char *path, unsigned codecs, size_t 
 void svc_service(struct http_server *s, const char *prefix);
 /* The check alone, for handlers of plain routes: fills *ret, or answers and returns false. */
 bool svc_accept(struct http_req *r, unsigned codecs, struct svc_call *ret);
+/* Answers, before any handler has the call, with an error in the form of gRPC or gRPC-Web, if that
+ * is what the request's head speaks. False: it speaks neither, and was not answered. */
+bool svc_refuse(struct http_req *r, const struct err *e);
 /* The message without its frame and compression: *ret points into the body or into *tmp, whose max
  * holds too. ERR_INPUT; ERR_LIMIT over the limits. Pool thread. */
 NODISCARD int svc_message(const struct svc_call *c, const struct inflate_limits *l, struct buf *tmp,

@@ -82,14 +82,26 @@ static bool has_file(const struct access *a)
     return a->file && a->file[0];
 }
 
-static bool shows_token(const struct access *a, const struct http_req *r)
+bool access_shows_token(void *cookie, const struct http_req *r)
 {
+    const struct access *a = cookie;
     struct buf tokens;
+
+    if (!has_file(a))
+        return false;
     bool known = read_tokens(a, &tokens, &(struct err){ 0 }) == 0 &&
                  access_knows(buf_str(&tokens), http_header(r, "Authorization"));
 
     buf_deinit(&tokens);
     return known;
+}
+
+void access_hint(void *cookie, struct http_req *r, const struct http_door *door)
+{
+    const struct access *a = cookie;
+
+    if (a->socket && r->own && door->needs >= HTTP_NEEDS_TOKEN)
+        http_reply_header(r, ACCESS_SOCKET_HEADER, str_c(a->socket));
 }
 
 /* 401 where a token opens, else 403: what to do next. Callers on this machine learn where the
@@ -118,14 +130,15 @@ static void refuse(const struct access *a, struct http_req *r)
     http_reply_err(r, &e);
 }
 
-bool access_admits(void *cookie, struct http_req *r, enum http_needs needs)
+bool access_admits(void *cookie, struct http_req *r, const struct http_door *door)
 {
     const struct access *a = cookie;
+    enum http_needs needs = door->needs;
 
     if (r->local || needs == HTTP_NEEDS_NOTHING || (needs == HTTP_NEEDS_METRICS && !a->metrics) ||
         (needs != HTTP_NEEDS_OPERATOR && !has_file(a)))
         return true;
-    if (has_file(a) && shows_token(a, r))
+    if (access_shows_token(cookie, r))
         return true;
     refuse(a, r);
     return false;

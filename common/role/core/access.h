@@ -28,7 +28,12 @@ NODISCARD int access_init(struct access *a, const struct fs *fs, const char *fil
 /* http_server_opts.admit; the cookie is the access. False: it was answered, 401 or 403. The file is
  * read for each such request, so that a token can be changed at any time; where it cannot be read
  * no caller is admitted. */
-bool access_admits(void *cookie, struct http_req *r, enum http_needs needs);
+bool access_admits(void *cookie, struct http_req *r, const struct http_door *door);
+
+/* Where identities are asked for (common/identity/identity.h): does the request show one of the
+ * tokens, and where the socket is, for a refusal to a caller on this machine. */
+bool access_shows_token(void *cookie, const struct http_req *r);
+void access_hint(void *cookie, struct http_req *r, const struct http_door *door);
 
 /* Is this header one of the tokens? */
 bool access_knows(struct str tokens, struct str header);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/cluster/view/view.h"
+#include "common/identity/identity.h"
 #include "common/role/host/limits.h"
 
 static const struct conf_row http_rows[] = {
@@ -222,8 +223,8 @@ const struct conf_table selfprof_options = { "selfprof", "Profiling itself", sel
                                              sizeof(struct selfprof_conf) };
 
 static const struct conf_table *const common_tables[] = {
-    &http_options, &cluster_options, &data_options,     &data_guard_options, &memory_options,
-    &log_options,  &tenancy_options, &shutdown_options, &selfprof_options,
+    &http_options, &cluster_options, &data_options,        &data_guard_options, &memory_options,
+    &log_options,  &tenancy_options, &identity_conf_table, &shutdown_options,   &selfprof_options,
 };
 
 size_t options_collect(const struct role *const *list,
@@ -309,6 +310,15 @@ static int heartbeat_check(const struct cluster_conf *cluster, struct err *e)
     return 0;
 }
 
+struct common_conf options_http(const struct conf *conf)
+{
+    const struct identity_conf *identity = conf_get(conf, &identity_conf_table);
+    struct common_conf http = *(const struct common_conf *)conf_get(conf, &http_options);
+
+    http.insecure_open |= strcmp(identity->mode, "require") == 0;
+    return http;
+}
+
 int options_check_http(const struct common_conf *http, struct err *e)
 {
     bool asks = http->tls_client_ca && http->tls_client_ca[0]; /* each caller for a certificate */
@@ -316,8 +326,8 @@ int options_check_http(const struct common_conf *http, struct err *e)
         return err_set(e, ERR_CONFIG,
                        "http.listen: %s can be reached from other machines, and nothing asks "
                        "callers for a key; listen on 127.0.0.1 behind a proxy, ask callers for "
-                       "certificates with --http.tls-client-ca, or accept it with "
-                       "--http.insecure-open",
+                       "certificates with --http.tls-client-ca, for keys with "
+                       "--identity.mode=require, or accept it with --http.insecure-open",
                        http->listen);
     if (http->metrics_token && !http->admin_token_file[0])
         return err_set(e, ERR_CONFIG,

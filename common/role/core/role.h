@@ -79,12 +79,14 @@ struct object_source {
     int (*open)(const struct object_source *src, struct object_store **ret, struct err *e);
 };
 
+struct identity;     /* common/identity/identity.h */
 struct cluster_dump; /* common/cluster/rebuild/cluster_dump.h */
 struct role_ctx {
     struct env *env;
     struct loop *loop;
     struct pool *pool;
-    struct http_server *http; /* NULL in simulation */
+    struct http_server *http;  /* NULL in simulation */
+    struct identity *identity; /* API keys; NULL: no caller is asked (tests, simulation) */
     struct rpc_net *rpc;
     struct view *view;            /* names the leader of each shard; outlives the roles */
     struct coord *coord;          /* the same; NULL: there is no coordination service */

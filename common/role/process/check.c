@@ -8,6 +8,9 @@
 
 #include <stdio.h>
 
+#include "common/base/mem.h"
+#include "common/identity/file.h"
+#include "common/identity/identity.h"
 #include "common/net/tcp.h"
 #include "common/net/tls.h"
 #include "common/role/cluster/cluster_source.h"
@@ -83,6 +86,21 @@ static int check_admin(const struct conf *conf, const char *file, struct str tex
     return access_init(&a, fs_real(), file, e);
 }
 
+static int check_identity_file(const struct conf *conf, const char *file, struct str text,
+                               struct err *e)
+{
+    struct key_record **keys;
+    size_t n;
+
+    (void)conf;
+    if (identity_file_parse(file, text, &keys, &n, e))
+        return e->code;
+    while (n > 0)
+        key_record_unref(keys[--n]);
+    xfree(keys);
+    return 0;
+}
+
 static int check_keys(const struct conf *conf, const char *file, struct str text, struct err *e)
 {
     struct rpc_keys *keys;
@@ -128,14 +146,17 @@ static void check_memory(struct role_checks *c)
 void role_check(const struct role *const *list, struct role_checks *c)
 {
     const struct common_conf *http = conf_get(c->conf, &http_options);
+    const struct identity_conf *identity = conf_get(c->conf, &identity_conf_table);
+    struct common_conf checked = options_http(c->conf);
     struct err e;
 
-    if (options_check_http(http, &e))
+    if (options_check_http(&checked, &e))
         role_check_said(c, "", &e);
     if (tcp_addr_check(http->listen, &e))
         role_check_said(c, "http.listen", &e);
     check_tls(c, http);
     role_check_file(c, "http.admin_token_file", http->admin_token_file, check_admin);
+    role_check_file(c, "identity.file", identity->file, check_identity_file);
     check_cluster(c, conf_get(c->conf, &cluster_options));
     check_memory(c);
     for (; *list; list++)

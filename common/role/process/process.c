@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/identity/identity.h"
 #include "common/obs/log.h"
 #include "common/role/admin/admin.h"
 #include "common/role/admin/cluster_dump_routes.h"
@@ -66,6 +67,31 @@ int role_memory_check(const struct role_ctx *ctx, struct err *e)
 
 /* ---- start -------------------------------------------------------------------------------- */
 
+/* The keys of cluster.key_file, of which the first signs; returns their number. */
+static size_t cluster_key_list(const struct process *p, struct str to[RPC_KEYS_MAX])
+{
+    const struct rpc_key *k;
+    size_t n = 0;
+
+    while (p->keys.keys && n < RPC_KEYS_MAX && (k = rpc_keys_at(p->keys.keys, n)))
+        to[n++] = str_n(k->secret, sizeof(k->secret));
+    return n;
+}
+
+/* Records of keys are signed under the cluster's key, so they follow when that changes. */
+static void look_at_cluster_keys(struct process *p)
+{
+    struct str keys[RPC_KEYS_MAX] = { 0 };
+    uint64_t serial = p->keys.keys ? rpc_keys_serial(p->keys.keys) : 0;
+    size_t n;
+
+    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    if (!p->keys.keys || rpc_keys_serial(p->keys.keys) == serial)
+        return;
+    n = cluster_key_list(p, keys);
+    identity_keys(p->identity, keys, n);
+}
+
 /* Looks at the process and its roles, and says when readiness changes. */
 static void on_tick(void *cookie)
 {
@@ -76,7 +102,8 @@ static void on_tick(void *cookie)
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
     memory_gather(p->memory);
-    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    look_at_cluster_keys(p);
+    identity_tick(p->identity);
     svc_health_look(&p->health);
     notify_alive(&p->notify);
     ready = readiness_check(&p->core, &role, &why);
@@ -126,6 +153,68 @@ static bool keeps_shards(const struct process *p)
     return false;
 }
 
+/* With mode require the rules of identities stand in the place of tokens; with observe beside
+ * them. */
+static bool admit(void *cookie, struct http_req *r, const struct http_door *door)
+{
+    struct process *p = cookie;
+
+    CHECK(p->magic == PROCESS_MAGIC);
+    if (!identity_admits(p->identity, r, door))
+        return false;
+    return identity_mode_of(p->identity) == IDENTITY_REQUIRE || access_admits(&p->access, r, door);
+}
+
+static void forget(void *cookie, struct http_req *r)
+{
+    const struct process *p = cookie;
+
+    identity_forget(p->identity, r);
+}
+
+static int start_identity(struct process *p, struct err *e)
+{
+    const struct role_ctx *ctx = &p->core.ctx;
+    const struct selfprof_conf *selfprof = conf_get(p->conf, &selfprof_options);
+    struct str keys[RPC_KEYS_MAX] = { 0 };
+    struct identity_opts o = {
+        .conf = conf_get(p->conf, &identity_conf_table),
+        .env = ctx->env,
+        .loop = p->loop,
+        .coord = ctx->coord,
+        .prefix = ctx->coord ? str_c(ctx->cluster->etcd_prefix) : STR_NULL,
+        .metrics = p->metrics,
+        .dir = ctx->data_dir,
+        .pool = p->pool,
+        .other_keys = keys + 1,
+        .multi = ctx->tenancy->multi,
+        .strict = ctx->tenancy->strict,
+        .own_tenant = selfprof->tenant,
+        .shows_token = access_shows_token,
+        .refusing = access_hint,
+        .token_cookie = &p->access,
+    };
+    size_t n = cluster_key_list(p, keys);
+
+    o.cluster_key = keys[0];
+    o.other_keys_len = n ? n - 1 : 0;
+    return identity_start(&o, &p->identity, e);
+}
+
+static void routes_of_keys(struct process *p)
+{
+    const struct identity_conf *conf = conf_get(p->conf, &identity_conf_table);
+
+    p->keys_api = (struct keys_routes){
+        .env = p->core.ctx.env,
+        .registry = identity_registry(p->identity),
+        .store = identity_keystore(p->identity),
+        .keys_per_tenant = conf->keys_per_tenant,
+        .file = conf->file,
+    };
+    keys_routes(&p->keys_api, p->http);
+}
+
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
     uint64_t in_flight = c->in_flight_bytes ? c->in_flight_bytes
@@ -150,8 +239,9 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .local = addr_is_loopback(str_c(c->listen)),
         .hosts = c->hosts,
         .origins = c->origins,
-        .admit = access_admits,
-        .admit_cookie = &p->access,
+        .admit = admit,
+        .forget = forget,
+        .admit_cookie = p,
         .on_tls_files = on_tls_files,
         .tls_cookie = (void *)(uintptr_t)c,
     };
@@ -221,6 +311,22 @@ static int start_cluster_source(struct process *p, const struct data_conf *data,
     return 0;
 }
 
+/* Where callers and other roles come in, and what they must show. */
+static int start_doors(struct process *p, const struct common_conf *http, struct err *e)
+{
+    int code = start_http(p, http, e);
+
+    p->core.ctx.http = p->http;
+    if (!code)
+        code = start_socket(p, http, e);
+    if (!code)
+        code = cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
+    if (!code)
+        code = start_identity(p, e);
+    p->core.ctx.identity = p->identity;
+    return code;
+}
+
 /* Starts everything that the roles share, in the order in which one needs the other. */
 static int start_shared(struct process *p, struct err *e)
 {
@@ -282,17 +388,14 @@ static int start_shared(struct process *p, struct err *e)
                &(struct usage_build){ .version = EMBERTREE_VERSION, .commit = EMBERTREE_COMMIT },
                p->core.ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
-    code = start_http(p, http, e);
-    p->core.ctx.http = p->http;
-    if (!code)
-        code = start_socket(p, http, e);
-    return code ? code : cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
+    return start_doors(p, http, e);
 }
 
 int process_start(struct process *p, const char *program, const struct conf *conf,
                   const struct role *const *list, struct err *e)
 {
     const struct shutdown_conf *shutdown = conf_get(conf, &shutdown_options);
+    struct common_conf http = options_http(conf);
     int code;
 
     *p = (struct process){ .magic = PROCESS_MAGIC, .program = program, .conf = conf };
@@ -303,8 +406,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
         CHECK(p->core.parts_len < PROCESS_ROLES_MAX);
         p->core.parts[p->core.parts_len].role = list[p->core.parts_len];
     }
-    code = options_check(conf_get(conf, &http_options), conf_get(conf, &cluster_options),
-                         p->core.parts_len > 1, e);
+    code = options_check(&http, conf_get(conf, &cluster_options), p->core.parts_len > 1, e);
     if (!code)
         code = start_shared(p, e);
     if (code)
@@ -321,6 +423,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
     cluster_progress_routes(&p->core);
     cluster_dump_routes(&p->core);
     debug_routes(&p->debug, &p->core);
+    routes_of_keys(p);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;
 }
@@ -402,6 +505,7 @@ static void process_free(struct process *p)
     for (size_t i = p->core.parts_len; i-- > 0;)
         p->core.parts[i].role->free(p->core.parts[i].self);
     http_server_free(p->http);
+    identity_free(p->identity);
     xfree(p->socket);
     cluster_source_deinit(&p->coordinate);
     rpc_net_free(p->rpc);
@@ -465,6 +569,7 @@ static void start_selfprof(struct process *p)
         .hz = conf->hz,
         .url = conf->url,
         .tenant = conf->tenant,
+        .token = conf->url[0] ? NULL : identity_own_token(p->identity),
         .service = "embertree",
         .role = p->core.parts_len > 1 ? NULL : p->core.parts[0].role->name,
         .per_thread = true,

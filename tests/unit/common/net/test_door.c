@@ -138,13 +138,13 @@ static void on_any(struct http_req *r)
 }
 
 static const struct http_door table[] = {
-    { HTTP_GET, "/ask", false, HTTP_NEEDS_NOTHING },
-    { HTTP_POST, "/ask", false, HTTP_NEEDS_NOTHING },
-    { HTTP_GET, "/cost", true, HTTP_NEEDS_NOTHING },
-    { HTTP_POST, "/push", true, HTTP_NEEDS_NOTHING },
-    { HTTP_GET, "/both", false, HTTP_NEEDS_NOTHING },
-    { HTTP_POST, "/both", true, HTTP_NEEDS_NOTHING },
-    { HTTP_DELETE, "/p/*", true, HTTP_NEEDS_NOTHING },
+    { .methods = HTTP_GET, .path = "/ask", .acts = false },
+    { .methods = HTTP_POST, .path = "/ask", .acts = false },
+    { .methods = HTTP_GET, .path = "/cost", .acts = true },
+    { .methods = HTTP_POST, .path = "/push", .acts = true },
+    { .methods = HTTP_GET, .path = "/both", .acts = false },
+    { .methods = HTTP_POST, .path = "/both", .acts = true },
+    { .methods = HTTP_DELETE, .path = "/p/*", .acts = true },
 };
 
 static void open_site(struct net_world *w, bool with_table)

@@ -86,17 +86,28 @@ static void test_other_site(void **state)
     net_world_deinit(&w);
 }
 
-static enum http_needs asked;
+static const struct http_door *asked;
+static int forgotten;
 
-static bool on_admit(void *cookie, struct http_req *r, enum http_needs needs)
+static bool on_admit(void *cookie, struct http_req *r, const struct http_door *door)
 {
     (void)cookie;
-    asked = needs;
+    asked = door;
+    if (door->needs == HTTP_NEEDS_NOTHING)
+        return true;
     http_reply(r, 418, NULL, NULL);
     return false;
 }
 
-/* A client that is not admitted reaches no handler, and each row's need is what is asked for. */
+static void on_forget(void *cookie, struct http_req *r)
+{
+    (void)cookie;
+    assert_int_equal(r->magic, HTTP_XCHG_MAGIC);
+    forgotten++;
+}
+
+/* A client that is not admitted reaches no handler. The question names the route's own row, and at
+ * the end of each request `forget` is called, once. */
 static void test_needs(void **state)
 {
     const struct http_door *d;
@@ -106,17 +117,26 @@ static void test_needs(void **state)
     (void)state;
     open_all(&w);
     w.server->o.admit = on_admit;
+    w.server->o.forget = on_forget;
     d = doors(&n);
     for (size_t i = 0; i < n; i++) {
         int before = calls, got;
 
-        asked = HTTP_NEEDS_NOTHING;
+        asked = NULL;
+        forgotten = 0;
         got = send_row(&w, &d[i], "");
-        if (asked != d[i].needs || got != (d[i].needs ? 418 : 200) || calls - before != !d[i].needs)
+        assert_int_equal(forgotten, 1);
+        if (asked != &d[i] || got != (d[i].needs ? 418 : 200) || calls - before != !d[i].needs)
             fail_msg("%s (methods %u) is %d", d[i].path, d[i].methods, got);
         with += d[i].needs != HTTP_NEEDS_NOTHING;
     }
     assert_true(with > 15);
+    asked = NULL; /* no question for a wrong method, and none for OPTIONS */
+    assert_int_equal(
+        send_row(&w, &(struct http_door){ .methods = HTTP_DELETE, .path = "/ingest" }, ""), 405);
+    assert_int_equal(
+        send_row(&w, &(struct http_door){ .methods = HTTP_OPTIONS, .path = "/config" }, ""), 204);
+    assert_null(asked);
     net_world_deinit(&w);
 }
 

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The registry: sources and their rank, blocks, proofs and what they cost, the text of it all.
+ *
+ * The linker sends rpc_mac and secret_eq through counters of this file (--wrap in the Makefile), so
+ * that equal work is counted and not timed.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "common/base/hex.h"
+#include "common/base/mem.h"
+#include "common/base/secret.h"
+#include "common/identity/registry.h"
+#include "common/rpc/rpc_crypto.h"
+#include "common/sys/env.h"
+
+#define NOW  INT64_C(1800000000000)
+#define PEER "10.1.2.3:4242"
+#define READ "[{\"tenants\":[\"shop\"],\"roles\":[\"read\"]}]"
+#define ROOT "[{\"tenants\":[\"*\"],\"roles\":[\"server-admin\"]}]"
+
+static const uint8_t pepper[KEY_PEPPER_BYTES] = { 1, 2, 3 };
+static const uint8_t sign[RECORD_SIGN_BYTES] = { 9, 8, 7 };
+static struct env_sim world;
+
+/* ---- what a proof costs ---------------------------------------------------------------------- */
+
+static unsigned macs, compares;
+static size_t compared;
+
+void __real_rpc_mac(struct rpc_mac *m, const struct str *parts, size_t n,
+                    uint8_t ret[RPC_MAC_BYTES]);
+void __wrap_rpc_mac(struct rpc_mac *m, const struct str *parts, size_t n,
+                    uint8_t ret[RPC_MAC_BYTES]);
+bool __real_secret_eq(struct str secret, struct str given);
+bool __wrap_secret_eq(struct str secret, struct str given);
+
+void __wrap_rpc_mac(struct rpc_mac *m, const struct str *parts, size_t n,
+                    uint8_t ret[RPC_MAC_BYTES])
+{
+    macs++;
+    __real_rpc_mac(m, parts, n, ret);
+}
+
+bool __wrap_secret_eq(struct str secret, struct str given)
+{
+    compares++;
+    compared += secret.len;
+    assert_int_equal(secret.len, given.len);
+    return __real_secret_eq(secret, given);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+struct key {
+    char text[KEY_TEXT_LEN + 1];
+    struct key_record *r; /* owned */
+};
+struct form {
+    const char *grants, *name, *nets;
+    int64_t from, until;
+    bool offline, file;
+    const uint8_t *pepper;
+};
+
+static struct key_text parts_of(const struct key *k)
+{
+    struct key_text t;
+
+    assert_true(key_text_parse(str_c(k->text), &t));
+    return t;
+}
+
+/* The record of a text that key_make made. */
+static struct key_record *record_of(const struct key *k, const struct form *f)
+{
+    static const uint8_t zeros[KEY_PEPPER_BYTES];
+    struct key_text t = parts_of(k);
+    uint8_t hash[KEY_HASH_BYTES];
+    char hex[2 * KEY_HASH_BYTES + 1];
+    struct key_record *r;
+    struct buf b;
+    struct err e;
+
+    key_hash(f->offline ? zeros : f->pepper ? f->pepper : pepper, t.id, t.secret, hash);
+    hex_put_c(hash, sizeof(hash), hex);
+    buf_init(&b, 4 * KIB);
+    buf_addf(&b,
+             "{\"id\":\"%.*s\",\"hash\":\"%s\",\"name\":\"%s\",\"grants\":%s,\"from\":%" PRId64
+             ",\"until\":%" PRId64 ",\"nets\":%s}",
+             STR_ARG(t.id), hex, f->name ? f->name : "", f->grants ? f->grants : READ, f->from,
+             f->until, f->nets ? f->nets : "[]");
+    if (key_record_read(buf_str(&b), &r, &e))
+        fail_msg("%s", e.text);
+    r->from_file = f->file;
+    r->offline_hash = f->offline;
+    buf_deinit(&b);
+    return r;
+}
+
+static struct key key_new(struct form f)
+{
+    struct key k;
+
+    key_make(&world.env, KEY_API, k.text);
+    k.r = record_of(&k, &f);
+    return k;
+}
+
+static void put(struct registry *g, const struct key *k)
+{
+    struct err e;
+
+    assert_int_equal(registry_put(g, k->r, &e), 0);
+}
+
+static enum credential_fault prove_at(struct registry *g, const char *key, int64_t now_ms,
+                                      const char *peer, struct key_record **ret)
+{
+    struct key_record *r = NULL;
+    enum credential_fault fault = registry_prove(g, str_c(key), now_ms, peer, &r);
+
+    assert_int_equal(r != NULL, fault == CREDENTIAL_OK);
+    if (ret)
+        *ret = r;
+    return fault;
+}
+
+static enum credential_fault prove(struct registry *g, const char *key)
+{
+    return prove_at(g, key, NOW, PEER, NULL);
+}
+
+static void block(struct registry *g, const struct key *k, int64_t at_ms, const char *why)
+{
+    char id[KEY_ID_LEN], text[32];
+
+    /* The registry must copy both. */
+    memcpy(id, k->r->id.ptr, KEY_ID_LEN);
+    (void)snprintf(text, sizeof(text), "%s", why);
+    registry_block(g, &(struct block_record){ str_n(id, KEY_ID_LEN), str_c(text), at_ms });
+    memset(id, 'x', sizeof(id));
+    memset(text, 'x', sizeof(text));
+}
+
+/* ---- proofs ---------------------------------------------------------------------------------- */
+
+static void test_proves(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key a = key_new((struct form){ 0 }), b = key_new((struct form){ 0 });
+    struct key_record *who;
+    uint64_t version = registry_version(g);
+
+    assert_int_equal(prove(g, a.text), CREDENTIAL_UNKNOWN);
+    put(g, &a);
+    put(g, &b);
+    assert_true(registry_version(g) > version);
+    version = registry_version(g);
+    assert_int_equal(registry_len(g), 2);
+    assert_int_equal(prove_at(g, a.text, NOW, PEER, &who), CREDENTIAL_OK);
+    assert_ptr_equal(who, a.r);
+    assert_int_equal(prove_at(g, b.text, NOW, PEER, &who), CREDENTIAL_OK);
+    assert_ptr_equal(who, b.r);
+    assert_ptr_equal(registry_find(g, a.r->id), a.r);
+    assert_int_equal(registry_version(g), version);
+    assert_int_equal(prove(g, ""), CREDENTIAL_NONE);
+    assert_int_equal(prove(g, "emb_k"), CREDENTIAL_UNKNOWN);
+    registry_del(g, a.r->id);
+    registry_del(g, a.r->id);
+    assert_int_equal(prove(g, a.text), CREDENTIAL_UNKNOWN);
+    assert_int_equal(registry_len(g), 1);
+    registry_free(g);
+    assert_int_equal(a.r->refs, 1);
+    assert_int_equal(b.r->refs, 1);
+    key_record_unref(a.r);
+    key_record_unref(b.r);
+    registry_free(NULL);
+}
+
+/* A key with the id of one and the secret of another, and a right checksum. */
+static void mix(const struct key *id, const struct key *secret, char to[KEY_TEXT_LEN + 1])
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    uint32_t crc = UINT32_MAX;
+
+    memcpy(to, secret->text, KEY_TEXT_LEN + 1);
+    memcpy(to + 5, id->text + 5, KEY_ID_LEN);
+    for (size_t i = 0; i < KEY_TEXT_LEN - KEY_CHECK_LEN; i++) {
+        crc ^= (uint8_t)to[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    crc = ~crc;
+    for (size_t i = KEY_TEXT_LEN; i-- > KEY_TEXT_LEN - KEY_CHECK_LEN; crc /= 62)
+        to[i] = digits[crc % 62];
+}
+
+static void test_work_is_equal(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key good = key_new((struct form){ 0 }), other = key_new((struct form){ 0 });
+    struct key old = key_new((struct form){ .until = 1 });
+    struct key gone = key_new((struct form){ 0 });
+    struct key off = key_new((struct form){ .offline = true, .file = true });
+    struct key far = key_new((struct form){ .nets = "[\"192.0.2.0/24\"]" });
+    char wrong[KEY_TEXT_LEN + 1], wrong_old[KEY_TEXT_LEN + 1], wrong_gone[KEY_TEXT_LEN + 1];
+    struct {
+        const char *name, *text;
+        enum credential_fault want;
+    } rows[] = {
+        { "right", good.text, CREDENTIAL_OK },
+        { "unknown id", other.text, CREDENTIAL_UNKNOWN },
+        { "wrong secret", wrong, CREDENTIAL_UNKNOWN },
+        { "expired", old.text, CREDENTIAL_EXPIRED },
+        { "expired, wrong secret", wrong_old, CREDENTIAL_UNKNOWN },
+        { "revoked", gone.text, CREDENTIAL_REVOKED },
+        { "revoked, wrong secret", wrong_gone, CREDENTIAL_UNKNOWN },
+        { "offline hash", off.text, CREDENTIAL_OK },
+        { "from elsewhere", far.text, CREDENTIAL_NET },
+    };
+
+    put(g, &good);
+    put(g, &old);
+    put(g, &gone);
+    put(g, &far);
+    registry_set_file(g, &off.r, 1);
+    block(g, &gone, 1, "lost");
+    mix(&good, &other, wrong);
+    mix(&old, &other, wrong_old);
+    mix(&gone, &other, wrong_gone);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        macs = compares = 0;
+        compared = 0;
+        enum credential_fault got = prove(g, rows[i].text);
+        if (got != rows[i].want || macs != 1 || compares != 1 || compared != KEY_HASH_BYTES)
+            fail_msg("%s: fault %d, %u HMACs, %u comparisons of %zu bytes", rows[i].name, (int)got,
+                     macs, compares, compared);
+    }
+    registry_free(g);
+    const struct key *all[] = { &good, &other, &old, &gone, &off, &far };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        key_record_unref(all[i]->r);
+}
+
+static void test_times_and_nets(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ .from = NOW, .until = NOW + 1000000 });
+    struct key near = key_new((struct form){ .nets = "[\"10.0.0.0/8\",\"::1\"]" });
+    const struct {
+        int64_t at;
+        enum credential_fault want;
+    } rows[] = {
+        { NOW - REGISTRY_SKEW_MS - 1, CREDENTIAL_EXPIRED },
+        { NOW - REGISTRY_SKEW_MS, CREDENTIAL_OK },
+        { NOW + 1000000 + REGISTRY_SKEW_MS - 1, CREDENTIAL_OK },
+        { NOW + 1000000 + REGISTRY_SKEW_MS, CREDENTIAL_EXPIRED },
+    };
+
+    put(g, &k);
+    put(g, &near);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_int_equal(prove_at(g, k.text, rows[i].at, PEER, NULL), rows[i].want);
+    assert_int_equal(prove_at(g, near.text, NOW, "10.255.0.1:1", NULL), CREDENTIAL_OK);
+    assert_int_equal(prove_at(g, near.text, NOW, "[::1]:1", NULL), CREDENTIAL_OK);
+    assert_int_equal(prove_at(g, near.text, NOW, "11.0.0.1:1", NULL), CREDENTIAL_NET);
+    assert_int_equal(prove_at(g, near.text, NOW, "unix:@", NULL), CREDENTIAL_NET);
+    registry_free(g);
+    key_record_unref(k.r);
+    key_record_unref(near.r);
+}
+
+static void test_last_use(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ 0 }), other = key_new((struct form){ 0 });
+    char wrong[KEY_TEXT_LEN + 1];
+
+    put(g, &k);
+    assert_int_equal(registry_last_use_ms(g, k.r->id), 0);
+    mix(&k, &other, wrong);
+    assert_int_equal(prove(g, wrong), CREDENTIAL_UNKNOWN);
+    assert_int_equal(registry_last_use_ms(g, k.r->id), 0);
+    assert_int_equal(prove_at(g, k.text, 61001, PEER, NULL), CREDENTIAL_OK);
+    assert_int_equal(registry_last_use_ms(g, k.r->id), 60000);
+    /* A watch that begins again does not forget it. */
+    registry_clear_stored(g);
+    assert_int_equal(prove(g, k.text), CREDENTIAL_UNKNOWN);
+    put(g, &k);
+    assert_int_equal(registry_last_use_ms(g, k.r->id), 60000);
+    registry_clear_stored(g);
+    registry_clear_stored(g);
+    put(g, &k);
+    assert_int_equal(registry_last_use_ms(g, k.r->id), 0);
+    assert_int_equal(registry_last_use_ms(g, STR("no id")), 0);
+    registry_free(g);
+    key_record_unref(k.r);
+    key_record_unref(other.r);
+}
+
+static void test_pepper_changes(void **state)
+{
+    (void)state;
+    static const uint8_t next[KEY_PEPPER_BYTES] = { 77 };
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ 0 }), off = key_new((struct form){ .offline = true });
+    uint64_t version;
+
+    put(g, &k);
+    put(g, &off);
+    version = registry_version(g);
+    registry_set_pepper(g, next);
+    assert_true(registry_version(g) > version);
+    assert_int_equal(prove(g, k.text), CREDENTIAL_UNKNOWN);
+    assert_int_equal(prove(g, off.text), CREDENTIAL_OK);
+    struct key_record *again = record_of(&k, &(struct form){ .pepper = next });
+    struct err e;
+    assert_int_equal(registry_put(g, again, &e), 0);
+    assert_int_equal(registry_len(g), 2);
+    assert_int_equal(prove(g, k.text), CREDENTIAL_OK);
+    registry_set_pepper(g, pepper);
+    assert_int_equal(prove(g, k.text), CREDENTIAL_UNKNOWN);
+    registry_free(g);
+    key_record_unref(again);
+    key_record_unref(k.r);
+    key_record_unref(off.r);
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static void test_file_hides_stored(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ .name = "stored" }), second = k;
+    struct key only = key_new((struct form){ .name = "only", .file = true });
+    struct key_record *file = record_of(&k, &(struct form){ .name = "file", .file = true });
+    struct key_record *both[] = { file, only.r };
+
+    put(g, &k);
+    registry_set_file(g, both, 2);
+    assert_int_equal(registry_len(g), 2);
+    assert_ptr_equal(registry_find(g, k.r->id), file);
+    /* A new stored one is taken, and stays hidden. */
+    second.r = record_of(&k, &(struct form){ .name = "second" });
+    put(g, &second);
+    assert_ptr_equal(registry_find(g, k.r->id), file);
+    assert_int_equal(prove(g, only.text), CREDENTIAL_OK);
+    registry_set_file(g, &only.r, 1);
+    assert_ptr_equal(registry_find(g, k.r->id), second.r);
+    assert_true(registry_last_use_ms(g, only.r->id) > 0);
+    registry_set_file(g, both, 2);
+    registry_del(g, k.r->id);
+    assert_ptr_equal(registry_find(g, k.r->id), file);
+    registry_clear_stored(g);
+    assert_int_equal(registry_len(g), 2);
+    registry_set_file(g, NULL, 0);
+    assert_int_equal(registry_len(g), 0);
+    assert_null(registry_find(g, only.r->id));
+    assert_int_equal(prove(g, only.text), CREDENTIAL_UNKNOWN);
+    assert_int_equal(file->refs + only.r->refs + k.r->refs + second.r->refs, 4);
+    registry_free(g);
+    key_record_unref(file);
+    key_record_unref(only.r);
+    key_record_unref(second.r);
+    key_record_unref(k.r);
+}
+
+static void test_file_with_one_id_twice(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ .file = true });
+    struct key_record *next = record_of(&k, &(struct form){ .name = "b", .file = true });
+    struct key_record *both[] = { k.r, next };
+
+    registry_set_file(g, both, 2);
+    assert_ptr_equal(registry_find(g, k.r->id), next);
+    registry_set_file(g, both, 1);
+    assert_ptr_equal(registry_find(g, k.r->id), k.r);
+    registry_free(g);
+    key_record_unref(k.r);
+    key_record_unref(next);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ 0 }), off = key_new((struct form){ .file = true });
+    uint64_t version;
+
+    /* Before the record comes, and of a record of the file. */
+    block(g, &k, 5, "lost");
+    registry_set_file(g, &off.r, 1);
+    block(g, &off, 5, "lost");
+    assert_int_equal(registry_len(g), 1);
+    put(g, &k);
+    assert_true(registry_blocked(g, k.r->id));
+    assert_false(registry_blocked(g, STR("000000000000")));
+    assert_int_equal(prove(g, k.text), CREDENTIAL_REVOKED);
+    assert_int_equal(prove(g, off.text), CREDENTIAL_REVOKED);
+    assert_int_equal(registry_last_use_ms(g, k.r->id), 0);
+    /* Nothing takes it back. */
+    version = registry_version(g);
+    block(g, &k, 6, "again");
+    assert_int_equal(registry_version(g), version);
+    registry_del(g, k.r->id);
+    registry_clear_stored(g);
+    registry_clear_stored(g);
+    put(g, &k);
+    assert_int_equal(prove(g, k.text), CREDENTIAL_REVOKED);
+    registry_free(g);
+    key_record_unref(k.r);
+    key_record_unref(off.r);
+}
+
+struct seen {
+    char text[512];
+    size_t len;
+};
+
+static void note(void *cookie, struct key_record *r, const struct block_record *b)
+{
+    struct seen *s = cookie;
+
+    s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%.*s:%s:%.*s ",
+                               STR_ARG(r ? r->name : b->id), r ? "key" : "-",
+                               STR_ARG(b ? b->why : STR("-")));
+}
+
+static void test_each_is_in_order(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    static const char *const ids[] = { "000000000003", "000000000001", "000000000002" };
+    struct seen s = { .len = 0 };
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        struct key k;
+        struct key_record *r;
+
+        key_make(&world.env, KEY_API, k.text);
+        memcpy(k.text + 5, ids[i], KEY_ID_LEN);
+        mix(&k, &k, k.text);
+        r = record_of(&k, &(struct form){ .name = ids[i] });
+        if (i < 2)
+            assert_int_equal(registry_put(g, r, &e), 0);
+        if (i > 0)
+            registry_block(g, &(struct block_record){ r->id, STR("why"), 1 });
+        key_record_unref(r);
+    }
+    registry_each(g, note, &s);
+    assert_string_equal(s.text, "000000000001:key:why 000000000002:-:why 000000000003:key:- ");
+    registry_free(g);
+}
+
+static void test_has_admin(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper);
+    struct key k = key_new((struct form){ 0 });
+    struct key old = key_new((struct form){ .grants = ROOT, .until = NOW - REGISTRY_SKEW_MS });
+    struct key one = key_new((struct form){ .grants = ROOT });
+    struct key two = key_new((struct form){ .grants = ROOT, .from = NOW });
+
+    put(g, &k);
+    put(g, &old);
+    assert_false(registry_has_admin(g, NOW));
+    assert_true(registry_has_admin(g, NOW - 1));
+    put(g, &one);
+    assert_true(registry_has_admin(g, NOW));
+    block(g, &one, 1, "");
+    assert_false(registry_has_admin(g, NOW));
+    put(g, &two);
+    assert_true(registry_has_admin(g, NOW));
+    assert_true(registry_has_admin(g, NOW));
+    registry_del(g, two.r->id);
+    assert_false(registry_has_admin(g, NOW));
+    registry_free(g);
+    const struct key *all[] = { &k, &old, &one, &two };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        key_record_unref(all[i]->r);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static struct registry *some(struct key *ret, size_t n)
+{
+    struct registry *g = registry_new(pepper);
+
+    for (size_t i = 0; i < n; i++) {
+        ret[i] = key_new((struct form){ .name = "a \\\"name\\\"" });
+        put(g, &ret[i]);
+    }
+    block(g, &ret[0], 17, "lost \"it\"");
+    registry_block(g, &(struct block_record){ STR("zzzzzzzzzzzz"), STR(""), 18 });
+    return g;
+}
+
+static void test_text_there_and_back(void **state)
+{
+    (void)state;
+    struct key keys[5];
+    struct registry *g = some(keys, 5), *back = registry_new(pepper);
+    struct key_record *file = record_of(&keys[1], &(struct form){ .name = "hides", .file = true });
+    struct buf b, again;
+    struct err e;
+
+    registry_set_file(g, &file, 1);
+    buf_init(&b, MIB);
+    buf_init(&again, MIB);
+    registry_write(g, sign, &b);
+    if (registry_read(back, buf_str(&b), sign, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(registry_len(back), 5);
+    assert_int_equal(prove(back, keys[0].text), CREDENTIAL_REVOKED);
+    assert_int_equal(prove(back, keys[1].text), CREDENTIAL_OK);
+    assert_true(str_eqc(registry_find(back, keys[1].r->id)->name, "a \"name\""));
+    assert_true(registry_blocked(back, STR("zzzzzzzzzzzz")));
+    registry_write(back, sign, &again);
+    assert_true(str_eq(buf_str(&b), buf_str(&again)));
+    /* Twice is once. */
+    assert_int_equal(registry_read(back, buf_str(&b), sign, &e), 0);
+    assert_int_equal(registry_len(back), 5);
+    buf_deinit(&b);
+    buf_deinit(&again);
+    registry_free(g);
+    registry_free(back);
+    key_record_unref(file);
+    for (size_t i = 0; i < 5; i++)
+        key_record_unref(keys[i].r);
+}
+
+static void refused(struct str text, int code, const char *want)
+{
+    struct registry *g = registry_new(pepper);
+    struct err e;
+
+    assert_int_equal(registry_read(g, text, sign, &e), code);
+    if (!strstr(e.text, want))
+        fail_msg("\"%s\" has no \"%s\"", e.text, want);
+    assert_int_equal(registry_len(g), 0);
+    assert_false(registry_blocked(g, STR("zzzzzzzzzzzz")));
+    registry_free(g);
+}
+
+static void test_text_is_refused_whole(void **state)
+{
+    (void)state;
+    struct key keys[2];
+    struct registry *g = some(keys, 2);
+    struct buf b;
+    char *at;
+
+    buf_init(&b, MIB);
+    registry_write(g, sign, &b);
+    buf_add_c(&b, '\0');
+    struct str text = str_sub(buf_str(&b), 0, b.len - 1);
+    at = strstr(b.ptr, "\"shop\"");
+    assert_non_null(at);
+    at[1] = 't';
+    refused(text, ERR_INPUT, "signature is wrong");
+    at[1] = 's';
+    at = strstr(b.ptr, "\"at\":18");
+    assert_non_null(at);
+    at[6] = '9';
+    refused(text, ERR_INPUT, "block zzzzzzzzzzzz: its signature is wrong");
+    at[6] = '8';
+    for (size_t cut = 0; cut < text.len - 1; cut += 7)
+        refused(str_sub(text, 0, cut), ERR_INPUT, "JSON");
+    refused(STR("{\"keys\":[]}"), ERR_INPUT, "no list of blocks");
+    refused(STR("{\"blocks\":[]}"), ERR_INPUT, "no list of keys");
+    refused(STR("{\"keys\":[],\"blocks\":[],\"keys\":[]}"), ERR_INPUT, "twice");
+    refused(STR("{\"keys\":[],\"blocks\":null}"), ERR_INPUT, "want a list");
+    refused(STR("{\"keys\":[3],\"blocks\":[]}"), ERR_INPUT, "record of a key");
+    refused(STR("[]"), ERR_INPUT, "want an object");
+    refused(STR("null"), ERR_INPUT, "want an object");
+    refused(STR("{\"keys\":[],\"blocks\":[]} x"), ERR_INPUT, "behind the document");
+    buf_deinit(&b);
+    registry_free(g);
+    key_record_unref(keys[0].r);
+    key_record_unref(keys[1].r);
+}
+
+/* ---- many ------------------------------------------------------------------------------------ */
+
+static struct key_record *numbered(unsigned i)
+{
+    char text[256];
+    struct key_record *r;
+    struct err e;
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"id\":\"%012u\",\"hash\":\"%064u\",\"grants\":[{\"tenants\":[\"t%u\"],"
+                   "\"roles\":[\"push\"]}]}",
+                   i, i, i % 1000);
+    assert_int_equal(key_record_read(str_c(text), &r, &e), 0);
+    return r;
+}
+
+static void test_a_full_registry(void **state)
+{
+    (void)state;
+    struct registry *g = registry_new(pepper), *back = registry_new(pepper);
+    struct key k = key_new((struct form){ 0 });
+    struct buf b;
+    struct err e;
+    size_t bytes = 0;
+
+    put(g, &k);
+    for (unsigned i = 1; i < REGISTRY_KEYS_MAX; i++) {
+        struct key_record *r = numbered(i);
+
+        bytes = MAX(bytes, arena_limit(r->arena));
+        assert_int_equal(registry_put(g, r, &e), 0);
+        key_record_unref(r);
+    }
+    assert_true(bytes < 512);
+    struct key_record *more = numbered(REGISTRY_KEYS_MAX);
+    assert_int_equal(registry_put(g, more, &e), ERR_LIMIT);
+    assert_int_equal(registry_len(g), REGISTRY_KEYS_MAX);
+    put(g, &k); /* replaces */
+    assert_int_equal(prove(g, k.text), CREDENTIAL_OK);
+    buf_init(&b, 64 * MIB);
+    registry_write(g, NULL, &b);
+    assert_true(buf_ok(&b));
+    assert_int_equal(registry_put(back, more, &e), 0);
+    assert_int_equal(registry_read(back, buf_str(&b), NULL, &e), ERR_LIMIT);
+    assert_int_equal(registry_len(back), 1);
+    registry_del(back, more->id);
+    assert_int_equal(registry_read(back, buf_str(&b), NULL, &e), 0);
+    assert_int_equal(registry_len(back), REGISTRY_KEYS_MAX);
+    buf_deinit(&b);
+    key_record_unref(more);
+    key_record_unref(k.r);
+    registry_free(g);
+    registry_free(back);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_proves),
+        cmocka_unit_test(test_work_is_equal),
+        cmocka_unit_test(test_times_and_nets),
+        cmocka_unit_test(test_last_use),
+        cmocka_unit_test(test_pepper_changes),
+        cmocka_unit_test(test_file_hides_stored),
+        cmocka_unit_test(test_file_with_one_id_twice),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_each_is_in_order),
+        cmocka_unit_test(test_has_admin),
+        cmocka_unit_test(test_text_there_and_back),
+        cmocka_unit_test(test_text_is_refused_whole),
+        cmocka_unit_test(test_a_full_registry),
+    };
+
+    env_sim_init(&world, env_real()->clock, env_real()->fs, 20261128);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
