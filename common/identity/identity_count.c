@@ -62,18 +62,17 @@ struct identity_count *identity_count_new(struct metrics *m, const struct regist
     c->registry = g;
     c->secret = secret_word();
     c->version = UINT64_MAX;
-    c->requests =
-        metric_new(m, METRIC_COUNTER, "embertree_identity_requests_total",
-                   "Requests, by what was decided about them and why", "result,reason", NULL, 0);
+    c->requests = metric_new(m, METRIC_COUNTER, "embertree_identity_requests_total",
+                             "Requests, by what was decided about them and why", "result,reason");
     c->would_refuse = metric_new(m, METRIC_COUNTER, "embertree_identity_would_refuse_total",
                                  "Requests that identity.mode observe let pass and require would "
                                  "have refused",
-                                 "route,reason", NULL, 0);
-    c->keys = metric_at(metric_new(m, METRIC_GAUGE, "embertree_identity_keys",
-                                   "Keys that are known here", NULL, NULL, 0),
-                        NULL, 0);
+                                 "route,reason");
+    c->keys = metric_at(
+        metric_new(m, METRIC_GAUGE, "embertree_identity_keys", "Keys that are known here", NULL),
+        NULL, 0);
     c->blocks = metric_at(metric_new(m, METRIC_GAUGE, "embertree_identity_blocks",
-                                     "Keys that are known to be revoked", NULL, NULL, 0),
+                                     "Keys that are known to be revoked", NULL),
                           NULL, 0);
     metrics_on_render(m, on_render, c);
     return c;

@@ -261,7 +261,9 @@ static void make_head(struct keystore *k)
     k->head = none;
     k->sending = true;
     struct coord_change chg = { .key = key_str(&key), .value = buf_str(&b) };
-    coord_txn(k->o.coord, &cmp, 1, &chg, 1, on_head_made, k);
+    coord_txn(k->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 },
+              on_head_made, k);
     buf_deinit(&b);
     rpc_wipe(pepper, sizeof(pepper));
 }

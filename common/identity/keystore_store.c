@@ -89,7 +89,7 @@ static void store_block(struct op *op)
     struct coord_key key = key_identity_of(op->k->o.prefix, true, str_c(op->id));
     struct coord_change chg = { .key = key_str(&key), .value = buf_str(&op->block) };
 
-    coord_txn(op->k->o.coord, NULL, 0, &chg, 1, on_stored, op);
+    coord_txn(op->k->o.coord, &(struct coord_txn){ .chg = &chg, .chg_len = 1 }, on_stored, op);
 }
 
 static void store_record(struct op *op)
@@ -109,7 +109,10 @@ static void store_record(struct op *op)
     CHECK(buf_ok(&h) && buf_ok(&b));
     struct coord_change chg[2] = { { .key = key_str(&head), .value = buf_str(&h) },
                                    { .key = key_str(&key), .value = buf_str(&b) } };
-    coord_txn(k->o.coord, cmp, op->kind == OP_ADD ? 2 : 1, chg, 2, on_stored, op);
+    coord_txn(k->o.coord,
+              &(struct coord_txn){
+                  .cmp = cmp, .cmp_len = op->kind == OP_ADD ? 2 : 1, .chg = chg, .chg_len = 2 },
+              on_stored, op);
     buf_deinit(&h);
     buf_deinit(&b);
 }
@@ -161,7 +164,9 @@ static void raise_head(struct keystore *k)
     keystore_head_write(k, k->head.version + 1, &b);
     struct coord_change chg = { .key = key_str(&key), .value = buf_str(&b) };
     k->sending = true;
-    coord_txn(k->o.coord, &cmp, 1, &chg, 1, on_raised, k);
+    coord_txn(k->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = 1, .chg = &chg, .chg_len = 1 },
+              on_raised, k);
     buf_deinit(&b);
 }
 
@@ -183,7 +188,9 @@ static void send_out(struct keystore *k)
     }
     k->sending = true;
     k->sent = n;
-    coord_txn(k->o.coord, &cmp, guarded, chg, n, on_sent, k);
+    coord_txn(k->o.coord,
+              &(struct coord_txn){ .cmp = &cmp, .cmp_len = guarded, .chg = chg, .chg_len = n },
+              on_sent, k);
     xfree(keys);
 }
 

@@ -136,8 +136,6 @@ static bool is_scoped(const uint8_t *scope)
 void share_put(struct share *s, struct str tenant, struct str id, const struct shared *what,
                void (*done)(void *cookie), void *cookie)
 {
-    enum async_status status = w->status;
-    struct str error = w->error, result = w->result;
     Embertree__DocRequest r = EMBERTREE__DOC_REQUEST__INIT;
     struct shared x = *what;
     struct buf meta;
