@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * made_key: records by way of their JSON, and a checksum of its own: bit by bit, not by the table of
- * common/identity/key.c.
+ * made_key: records through their JSON, and a checksum of its own: bit by bit, not by the table
+ * of common/identity/key.c.
  */
 #include "tests/lib/identity/made_key.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The registry: sources and their rank, blocks, proofs, the text of it all. What a proof costs is in
- * test_registry_cost.c.
+ * The registry: sources and their rank, blocks, proofs, the text of it all. What a proof costs is
+ * in test_registry_cost.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
