@@ -8,7 +8,7 @@
  *       name: agents of the shop
  *       owner: team-a                          # may be missing, as all below but grants
  *       grants: [{tenants: [shop], roles: [push]}]
- *       until: 2027-01-31                      # or milliseconds since 1970; missing: for ever
+ *       until: 2027-01-31                      # or milliseconds since 1970; missing: no end
  *       nets: [10.0.0.0/8]
  *
  * A hash without "offline:" is one by the cluster's pepper. The file is read again when it changes.
@@ -31,7 +31,7 @@ struct identity_file;
 NODISCARD int identity_file_new(struct env *env, const char *path, struct registry *g,
                                 struct identity_file **ret, struct err *e);
 void identity_file_free(struct identity_file *f); /* NULL is fine; its keys stay */
-/* Reads it again if size, time or inode are others. False: it is invalid, and the keys of before
+/* Reads it again if size, time or inode are others. False: it is invalid, and the present keys
  * stay; *e is filled once for each change of the file, else cleared. NULL is fine: true. */
 bool identity_file_tick(struct identity_file *f, struct err *e);
 

@@ -28,15 +28,15 @@ struct coord;
 struct keystore_opts {
     struct env *env;
     struct loop *loop;
-    struct coord *coord;       /* NULL: the local file alone */
-    struct str prefix;         /* of keys in it (cluster.etcd_prefix); borrowed; empty: none */
-    const char *dir;           /* <data>; borrowed */
-    struct str cluster_key;    /* secret that all processes share; empty: sign by the pepper */
+    struct coord *coord;    /* NULL: the local file alone */
+    struct str prefix;      /* of keys in it (cluster.etcd_prefix); borrowed; empty: none */
+    const char *dir;        /* <data>; borrowed */
+    struct str cluster_key; /* secret that all processes share; empty: sign by the pepper */
     /* More lines of cluster.key_file, while its key is changed: what they signed is believed, and
-     * signed again by the first. Borrowed for the call. */
+     * signed again by the first. Borrowed for the call, as cluster_key. */
     const struct str *other_keys;
     size_t other_keys_len;
-    struct pool *pool; /* writes files there; NULL: on the loop */
+    struct pool *pool;         /* writes files there; NULL: on the loop */
     struct registry *registry; /* borrowed */
 };
 struct keystore;
@@ -44,6 +44,11 @@ struct keystore;
 /* Reads the local copy. ERR_CONFIG or ERR_CORRUPT with a sentence that says what to do. */
 NODISCARD int keystore_new(const struct keystore_opts *o, struct keystore **ret, struct err *e);
 void keystore_free(struct keystore *k); /* NULL is fine; open calls end without their callbacks */
+
+/* cluster.key_file changed: the same as in the options. What was signed by another key than the
+ * first is signed again. */
+void keystore_keys(struct keystore *k, struct str cluster_key, const struct str *other_keys,
+                   size_t other_keys_len);
 
 /* True once everything was read at least once and the service was heard within 10 s (no etcd:
  * always). */

@@ -110,6 +110,13 @@ void http_reply_head(struct http_xchg *x, const size_t *length, struct http_repl
     to->len = x->headers_len;
     to->list[to->len++] = (struct http_header){ STR("X-Request-Id"), id_text(to->id, x->req.id) };
     to->list[to->len++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
+    /* What one identity may see is not for the next one behind the same cache. */
+    if (x->req.identity) {
+        to->list[to->len++] =
+            (struct http_header){ STR("Cache-Control"), STR("private, no-store") };
+        to->list[to->len++] =
+            (struct http_header){ STR("Vary"), STR("Authorization, Cookie, X-Scope-OrgID") };
+    }
     /* Some clients (curl) stop reading at the length and never see later bytes. */
     if (length && !(x->http2 && x->trailers_len)) {
         to->list[to->len++] =

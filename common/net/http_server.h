@@ -189,7 +189,7 @@ void http_xchg_count(struct http_xchg *x);
 
 /* ---- http_reply.c, for http_stream.c */
 struct http_reply_head {
-    struct http_header list[HTTP_REPLY_HEADERS_MAX + 4], trailers[HTTP_TRAILERS_MAX];
+    struct http_header list[HTTP_REPLY_HEADERS_MAX + 6], trailers[HTTP_TRAILERS_MAX];
     size_t len, trailers_len;
     char id[16], length[20];
 };

@@ -53,7 +53,8 @@ static const struct cli_option ctl_options[] = {
       "Begin: now-1h, now-7d, 20260131, seconds or milliseconds since 1970; default: an hour "
       "before the end",
       0, false },
-    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL, "End; default: now", 0, false },
+    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL,
+      "End; default: now. key make: when the key ends; default: never", 0, false },
     { "allow-partial", 0, CLI_FLAG, AT(partial), NULL, NULL,
       "Take an answer that lacks ingesters, say so, and exit with 1", 0, false },
     /* how much, in which order and form */
@@ -104,7 +105,7 @@ static const struct cli_option ctl_options[] = {
     { "id", 0, CLI_TEXT, AT(id), "ID", NULL,
       "The same delete under the same id has no second effect", 0, false },
     /* ledger */
-    { "reason", 0, CLI_TEXT, AT(reason), "TEXT", NULL, "Why it is accepted", 0, false },
+    { "reason", 0, CLI_TEXT, AT(reason), "TEXT", NULL, "Why; is kept with it", 0, false },
     { "who", 0, CLI_TEXT, AT(who), "NAME", NULL, "Who accepts it; default: the user's name", 0,
       false },
     { "shard", 0, CLI_TEXT, AT(shard), "N", NULL, "Of this shard alone", 0, false },
@@ -113,6 +114,32 @@ static const struct cli_option ctl_options[] = {
     { "apply", 0, CLI_FLAG, AT(apply), NULL, NULL, "Do it; else it is only said", 0, false },
     { "without", 0, CLI_TEXT, AT(without), "NODES", NULL,
       "cluster recover: these nodes are gone and cannot be asked, commas between", 0, false },
+    /* keys */
+    { "for", 0, CLI_TEXT, AT(for_tenants), "TENANTS", NULL,
+      "key: whose profiles the key is for, commas between, or '*' for all; default: anonymous, the "
+      "tenant of a server without tenants",
+      0, false },
+    { "roles", 0, CLI_TEXT, AT(roles), "ROLES", NULL,
+      "key make: what it may do, commas between: push, read, delete, tenant-admin, server-admin, "
+      "gateway, scrape",
+      0, false },
+    { "match", 0, CLI_TEXT, AT(match), "SELECTOR", NULL,
+      "key make: it reads and deletes only what matches: 'team=\"a\"'", 0, false },
+    { "set", 0, CLI_TEXT, AT(set), "LABELS", NULL,
+      "key make: the server sets these labels on all it pushes: team=a,env=prod", 0, false },
+    { "edit", 0, CLI_FLAG, AT(edit), NULL, NULL,
+      "key make: a reader may also change notes, settings and uploads", 0, false },
+    { "owner", 0, CLI_TEXT, AT(owner), "NAME", NULL,
+      "key make: a person or team that is asked about it", 0, false },
+    { "valid-for", 0, CLI_TEXT, AT(valid_for), "TIME", NULL,
+      "key make, rotate: how long it is good, such as 90d; default: until it is revoked", 0,
+      false },
+    { "nets", 0, CLI_TEXT, AT(nets), "NETWORKS", NULL,
+      "key make: from where it is good, commas between: 10.0.0.0/8,::1", 0, false },
+    { "overlap", 0, CLI_TEXT, AT(overlap), "TIME", NULL,
+      "key rotate: how long the old key stays good; default: 7d", 0, false },
+    { "offline", 0, CLI_FLAG, AT(offline), NULL, NULL,
+      "key make: ask no server, and print the entry of identity.file", 0, false },
     /* files */
     { "name", 0, CLI_TEXT, AT(name), "NAME", NULL,
       "upload: what the list shows, else the file's name. import: service and labels, "
@@ -375,6 +402,30 @@ static const struct cli_command cluster_cli = {
     .args_max = SIZE_MAX,
     .run = ctl_cluster,
 };
+static const struct cli_command key_cli = {
+    .name = "key",
+    .args = "[list|make|rotate ID|revoke ID...]",
+    .help = "Keys by which callers prove who they are.",
+    .more =
+        "list (default) shows the keys that yours covers: what they may do, until when, and when "
+        "this server last saw them; --for shows those of a tenant.\n"
+        "make prints a new key, once: key make --name agents --for shop --roles push. It may do no "
+        "more than yours. --output puts it into a file that others cannot read. With --offline no "
+        "server is asked, and the entry for identity.file is printed, too; it has the key's hash, "
+        "not the key.\n"
+        "rotate prints a successor with the same rights; the old key ends after --overlap.\n"
+        "revoke ends keys, at once on the server asked and within seconds on the others. Exits "
+        "with 1 while the coordination service is away, and others may not know yet.\n"
+        "All want a key of an admin (--token-file), a token of http.admin_token_file, or to be "
+        "asked on the server's own machine, by its user. --json: what /api/v1/keys answers; of "
+        "revoke one object a line; of make --offline {\"id\", \"key\", \"hash\", "
+        "\"entry\"}.",
+    .options = "name for roles match set edit owner until valid-for nets overlap reason offline "
+               "output",
+    .words = "list make rotate revoke",
+    .args_max = SIZE_MAX,
+    .run = ctl_key,
+};
 static const struct cli_command upload_cli = {
     .name = "upload",
     .args = "FILE...",
@@ -448,32 +499,15 @@ static const struct cli_command man_cli = {
 };
 
 static const struct cli_command *const ctl_commands[] = {
-    &top_cli,
-    &tree_cli,
-    &sandwich_cli,
-    &query_cli,
-    &diff_cli,
-    &grew_cli,
-    &timeline_cli,
-    &tail_cli,
-    &services_cli,
-    &types_cli,
-    &labels_cli,
-    &series_cli,
-    &ledger_cli,
-    &space_cli,
-    &delete_cli,
-    &deletes_cli,
-    &admin_cli,
-    &cluster_cli,
-    &upload_cli,
-    &import_cli,
-    &fsck_cli,
-    &check_config_cli,
-    &check_overrides_cli,
-    &completion_cli,
-    &man_cli,
-    NULL,
+    &top_cli,        &tree_cli,         &sandwich_cli,
+    &query_cli,      &diff_cli,         &grew_cli,
+    &timeline_cli,   &tail_cli,         &services_cli,
+    &types_cli,      &labels_cli,       &series_cli,
+    &ledger_cli,     &space_cli,        &delete_cli,
+    &deletes_cli,    &admin_cli,        &cluster_cli,
+    &key_cli,        &upload_cli,       &import_cli,
+    &fsck_cli,       &check_config_cli, &check_overrides_cli,
+    &completion_cli, &man_cli,          NULL,
 };
 
 const struct cli_table ctl_table = {

@@ -32,6 +32,7 @@ int ctl_delete(struct cli *c);
 int ctl_deletes(struct cli *c);
 int ctl_admin(struct cli *c);
 int ctl_cluster(struct cli *c);
+int ctl_key(struct cli *c);
 int ctl_upload(struct cli *c);
 int ctl_import(struct cli *c);
 int ctl_completion(struct cli *c);
@@ -47,6 +48,12 @@ NODISCARD int commands_write(struct cli *c, struct str bytes, bool binary, struc
 /* Asks and shows the answer: as it came with --json, else by `text`. ERR_ as ask_do. */
 typedef void (*commands_text_fn)(struct cli *c, const struct json_val *root);
 NODISCARD int commands_show(struct cli *c, struct ask *a, commands_text_fn text, struct err *e);
+
+/* Keys of callers (common/identity): what `key make` asks for, as the members of an open object. */
+NODISCARD int key_want_put(const struct cli *c, struct json *j, struct err *e);
+/* A key goes to --output, which others cannot read, else to standard output. */
+NODISCARD int key_write(struct cli *c, struct str key, struct err *e);
+int key_offline(struct cli *c); /* `key make --offline`; an exit code */
 
 /* Parts of what is printed, for commands that print alike, and tests. */
 void top_table(const struct term *t, const struct costs *f, struct str unit, struct buf *out);

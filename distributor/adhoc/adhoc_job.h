@@ -42,6 +42,7 @@ struct adhoc_job {
     uint8_t random[10];
     struct adhoc_doc docs[ADHOC_SIDES]; /* upload: what is to be stored */
     size_t docs_len;                    /* those that came */
+    bool own;                           /* only what this identity made is there for it */
     uint64_t left_out[PUSH_DROPS];      /* of an upload */
     struct buf out;
     const char *out_type;
@@ -51,15 +52,18 @@ struct adhoc_job {
 /* Sets so much aside, until the end; never more than half of what all may have. ERR_BUSY. */
 NODISCARD int adhoc_job_take(struct adhoc_job *job, uint64_t bytes, struct err *e);
 
+/* Any thread. May the identity of the request see an upload with this owner? A key for all series
+ * of the tenant sees all uploads, others their own: an upload has labels of its sender's making,
+ * which say nothing of the readers it is for. */
+bool adhoc_job_sees(const struct adhoc_job *job, struct str owner);
 /* Pool. */
 void adhoc_work_upload(void *cookie); /* docs[0] and out are made, or err */
 void adhoc_work_view(void *cookie);   /* docs to out, or err */
-/* Any thread: rows of a list to out. */
+/* Any thread: rows of a list to out; those that may not be seen are dropped from `rows`. */
 struct doc_row {
     struct str id, meta;
     uint64_t bytes;
 };
-NODISCARD int adhoc_work_list(struct adhoc_job *job, const struct doc_row *rows, size_t n,
-                              struct err *e);
+NODISCARD int adhoc_work_list(struct adhoc_job *job, struct doc_row *rows, size_t n, struct err *e);
 
 #endif

@@ -116,6 +116,8 @@ void adhoc_meta_pack(const struct adhoc_meta *m, struct buf *out)
         put_text(out, m->types[i].id);
         wr_varint(out, m->types[i].total);
     }
+    if (m->owner.len)
+        put_text(out, m->owner);
 }
 
 int adhoc_meta_read(struct str in, struct arena *a, struct adhoc_meta *ret, struct err *e)
@@ -137,6 +139,8 @@ int adhoc_meta_read(struct str in, struct arena *a, struct adhoc_meta *ret, stru
         if (!get_text(&r, &types[ret->types_len].id) ||
             !rd_varint(&r, &types[ret->types_len].total))
             return err_set(e, ERR_CORRUPT, "what is stored about an uploaded profile is damaged");
+    if (rd_left(&r) && !get_text(&r, &ret->owner))
+        return err_set(e, ERR_CORRUPT, "what is stored about an uploaded profile is damaged");
     name_types(types, ret->types_len);
     ret->types = types;
     return 0;

@@ -4,6 +4,7 @@
  *
  *   meta   u8 version = 1 | text name | text format | varint size | varint samples |
  *          varint n | of each type: text id | varint total          (a text: varint length, bytes)
+ *          | text owner, where there is one: the id of the key that made it; older readers skip it
  *   id     <ULID>-<name>: 48 bits of milliseconds and 80 random ones in Crockford's base 32, so
  *          that ids sort by time; the name with anything but [A-Za-z0-9._-] made '_'
  *
@@ -32,6 +33,7 @@ struct adhoc_meta {
     uint64_t samples; /* in it */
     const struct adhoc_type *types;
     size_t types_len;
+    struct str owner; /* empty: made on a server that asks for no keys */
 };
 
 /* The different types of a push, in its order, in the arena. ERR_LIMIT: it is full. */

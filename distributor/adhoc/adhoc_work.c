@@ -9,6 +9,7 @@
  */
 #include "common/base/base64.h"
 #include "common/base/mem.h"
+#include "common/identity/record.h"
 #include "common/net/json_in.h"
 #include "distributor/adhoc/adhoc_job.h"
 #include "distributor/adhoc/adhoc_view.h"
@@ -255,7 +256,8 @@ static int pack_push(struct adhoc_job *job, const struct push *p, const char *fo
     struct adhoc_meta m = { .name = str_tail(job->ask.name, NAME_SHOWN),
                             .format = str_c(format),
                             .size = size,
-                            .samples = p->samples };
+                            .samples = p->samples,
+                            .owner = job->http->identity ? job->http->identity->id : STR_NULL };
     struct buf text;
 
     if (!m.name.len)
@@ -364,24 +366,33 @@ static void list_json(struct adhoc_job *job, const struct doc_row *rows,
     buf_add_c(&job->out, '\n');
 }
 
-int adhoc_work_list(struct adhoc_job *job, const struct doc_row *rows, size_t n, struct err *e)
+bool adhoc_job_sees(const struct adhoc_job *job, struct str owner)
+{
+    return !job->own || str_eq(owner, job->http->identity->id);
+}
+
+int adhoc_work_list(struct adhoc_job *job, struct doc_row *rows, size_t n, struct err *e)
 {
     struct arena *a = arena_new(16 * MIB);
     struct adhoc_meta *metas = xcalloc(n + 1, sizeof(*metas));
     struct adhoc_row *out = xcalloc(n + 1, sizeof(*out));
+    size_t shown = 0;
     int rc = 0;
 
     for (size_t i = 0; i < n && !rc; i++) {
         rc = adhoc_id_check(rows[i].id, e);
         if (!rc)
-            rc = adhoc_meta_read(rows[i].meta, a, &metas[i], e);
-        if (!rc)
-            out[i] = (struct adhoc_row){ rows[i].id, metas[i].name, adhoc_id_ms(rows[i].id) };
+            rc = adhoc_meta_read(rows[i].meta, a, &metas[shown], e);
+        if (rc || !adhoc_job_sees(job, metas[shown].owner))
+            continue;
+        rows[shown] = rows[i];
+        out[shown] = (struct adhoc_row){ rows[i].id, metas[shown].name, adhoc_id_ms(rows[i].id) };
+        shown++;
     }
     if (!rc && job->call)
-        adhoc_rows_write(job->call->codec == SVC_JSON, out, n, &job->out);
+        adhoc_rows_write(job->call->codec == SVC_JSON, out, shown, &job->out);
     else if (!rc)
-        list_json(job, rows, metas, n);
+        list_json(job, rows, metas, shown);
     xfree(metas);
     xfree(out);
     arena_free(a);

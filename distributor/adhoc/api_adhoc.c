@@ -18,6 +18,7 @@
 #include "distributor/adhoc/api_adhoc.h"
 
 #include "common/base/mem.h"
+#include "common/identity/scope.h"
 #include "common/model/shard.h"
 #include "common/store/delete/tenant_doc.h"
 #include "distributor/adhoc/adhoc_job.h"
@@ -157,6 +158,7 @@ static void to_pool(struct adhoc_job *job, pool_fn work, pool_fn done)
 /* ---- get, diff ------------------------------------------------------------------------------- */
 
 static void on_got(void *cookie, struct str reply, const struct err *err);
+static void send_delete(struct adhoc_job *job);
 
 static struct str wanted_id(const struct adhoc_job *job)
 {
@@ -176,9 +178,15 @@ static void send_get(struct adhoc_job *job)
 static int keep_doc(struct adhoc_job *job, const Embertree__DocReply *m, struct err *e)
 {
     struct adhoc_doc *doc = &job->docs[job->docs_len];
+    struct adhoc_meta meta;
 
     if (m->n_docs != 1)
         return err_set(e, ERR_INTERNAL, "the ingester sent %zu documents", m->n_docs);
+    if (adhoc_meta_read(str_of(m->docs[0]->meta), job->arena, &meta, e))
+        return e->code;
+    /* Word by word what an ingester says of a document that is not there. */
+    if (!adhoc_job_sees(job, meta.owner))
+        return err_set(e, ERR_NOT_FOUND, "there is no \"%.*s\"", STR_ARG(wanted_id(job)));
     if (adhoc_job_take(job, m->docs[0]->body.len, e))
         return e->code;
     doc->id = wanted_id(job);
@@ -201,6 +209,8 @@ static void on_got(void *cookie, struct str reply, const struct err *err)
         embertree__doc_reply__free_unpacked(m, NULL);
     if (job->err.code)
         job_end(job);
+    else if (job->op == ADHOC_DELETE)
+        send_delete(job);
     else if (job->op == ADHOC_DIFF && job->docs_len < ADHOC_SIDES)
         send_get(job);
     else
@@ -264,15 +274,24 @@ static void on_changed(void *cookie, struct str reply, const struct err *err)
     job_end(job);
 }
 
-static int ask_delete(struct adhoc_job *job, struct err *e)
+static void send_delete(struct adhoc_job *job)
 {
     Embertree__DocRequest m = EMBERTREE__DOC_REQUEST__INIT;
 
-    if (adhoc_id_check(job->ask.id, e))
-        return e->code;
     m.op = DOC_DELETE;
     m.id = bytes_of(job->ask.id);
     send_doc(job, &m, on_changed);
+}
+
+/* A key that sees its own uploads only: is it one of these? */
+static int ask_delete(struct adhoc_job *job, struct err *e)
+{
+    if (adhoc_id_check(job->ask.id, e))
+        return e->code;
+    if (job->own)
+        send_get(job);
+    else
+        send_delete(job);
     return 0;
 }
 
@@ -350,11 +369,13 @@ static void job_start(struct adhoc_job *job)
     struct err e = { 0 };
     size_t one;
 
-    if (d->draining)
+    if (d->draining) {
         (void)err_set(&e, ERR_UNAVAILABLE, "this server is going down; try another one");
-    else if (!tenant_of(job->http, d->ctx->tenancy, 1, &job->tenant_name, &one, &e) &&
-             !ask[job->op](job, &e))
-        return;
+    } else if (!tenant_of(job->http, d->ctx->tenancy, 1, &job->tenant_name, &one, &e)) {
+        job->own = scope_limited(job->http->identity, ROLE_READ, &job->tenant_name, 1);
+        if (!ask[job->op](job, &e))
+            return;
+    }
     job_fail(job, &e);
 }
 

@@ -29,6 +29,7 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/identity/scope.h"
 #include "common/role/route/hedged_call.h"
 #include "distributor/api/import_push.h"
 #include "distributor/base/left_out.h"
@@ -75,6 +76,7 @@ struct job {
     struct http_req *req;
     struct tenant *tenant;
     struct rules_hold rules;
+    struct labels set;     /* by the identity, on every series */
     bool judged;           /* slot by slot, through the intake */
     const struct map *map; /* a reference */
     uint32_t node_slots;
@@ -244,6 +246,7 @@ static void lane_work(void *cookie)
     const struct distributor *d = j->d;
     struct import_opts o = {
         .tenant = j->tenant->name,
+        .set = &j->set,
         .secret = &j->tenant->secret,
         .limits = &j->rules.policy->limits,
         .accept = { .now_ms = clock_wall_ms(d->ctx->env->clock),
@@ -395,6 +398,7 @@ static void lane_part(struct lane *l)
     struct job *j = l->job;
     const struct intake_opts o = { .tenant = j->tenant->name,
                                    .entered = j->tenant,
+                                   .identity = j->req->identity,
                                    .format = "import_part",
                                    .decode = part_decode,
                                    .done = part_done,
@@ -588,7 +592,7 @@ static void on_import(struct http_req *r)
     bool coded = http_header(r, "Content-Encoding").len > 0;
     size_t guess =
         coded ? (size_t)MIN(r->body.len * INFLATE_GUESS, rules.policy->limits.inflated_bytes) : 0;
-    if (reserve(j, guess, &e)) {
+    if (scope_set(r->identity, j->tenant->name, j->arena, &j->set, &e) || reserve(j, guess, &e)) {
         job_fail(j, &e);
     } else if (!distributor_submit(d, j->tenant, job_inflate_work, job_inflated, j)) {
         (void)err_set(&e, ERR_BUSY, "too much waits for a thread; try again");

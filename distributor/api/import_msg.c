@@ -7,6 +7,9 @@
  * labels, depth, times, sums. What the sender says about tenant, shard, receipt and who will ask
  * for it is not believed but replaced.
  *
+ * Labels that the identity of the request sets are replaced before anything is made of labels.
+ * Series that become equal by that stay two, with two ids: their sums are right.
+ *
  * Write ids: H(tenant secret; the sender's id of the series, or the bytes of the message; labels,
  * type). The same data sent again is thereby the same write, as long as ids are remembered. A
  * series that is in one message twice, without an id of its sender's, counts twice.
@@ -213,8 +216,47 @@ static int check_text(struct str s, uint64_t most, const char *what, struct err 
     return 0;
 }
 
+/* As `l` is: what the identity sets has replaced what the sender said. */
+static int put_labels(const struct import *x, Embertree__WriteSeries *s, const struct labels *l,
+                      struct err *e)
+{
+    Embertree__LabelPair *pairs = ARENA_ARRAY(x->a, Embertree__LabelPair, l->len + 1);
+    Embertree__LabelPair **all = ARENA_ARRAY(x->a, Embertree__LabelPair *, l->len + 1);
+
+    if (!pairs || !all)
+        return full(x, e);
+    for (size_t i = 0; i < l->len; i++) {
+        embertree__label_pair__init(&pairs[i]);
+        pairs[i].name = str_bytes_of(l->ptr[i].name);
+        pairs[i].value = str_bytes_of(l->ptr[i].value);
+        all[i] = &pairs[i];
+    }
+    s->labels = all;
+    s->n_labels = l->len;
+    return 0;
+}
+
+static int set_labels(const struct import *x, Embertree__WriteSeries *s, struct labels *l,
+                      struct err *e)
+{
+    const struct labels *set = x->o->set;
+
+    for (size_t i = 0; set && i < set->len; i++) {
+        if (push_label_hidden(set->ptr[i].name))
+            return err_set(e, ERR_INPUT,
+                           "the key sets the label %.*s, which no series may have; its owner must "
+                           "change the key's grant",
+                           STR_ARG(set->ptr[i].name));
+        if (labels_set(l, x->a, set->ptr[i].name, set->ptr[i].value, e))
+            return full(x, e);
+        if (str_eqc(set->ptr[i].name, "service_name"))
+            labels_del(l, STR("__service_name__"));
+    }
+    return set && set->len ? put_labels(x, s, l, e) : 0;
+}
+
 /* Those that follow from the type and the service are set by us; they count for nothing. */
-static int take_labels(const struct import *x, const Embertree__WriteSeries *s, struct labels *ret,
+static int take_labels(const struct import *x, Embertree__WriteSeries *s, struct labels *ret,
                        struct err *e)
 {
     const struct limits *l = x->o->limits;
@@ -225,17 +267,21 @@ static int take_labels(const struct import *x, const Embertree__WriteSeries *s, 
         return full(x, e);
     for (size_t i = 0; i < s->n_labels; i++) {
         at[i] = (struct label){ bytes_str(s->labels[i]->name), bytes_str(s->labels[i]->value) };
-        own += !str_starts(at[i].name, STR("__"));
         if (!at[i].name.len || (i && str_cmp(at[i - 1].name, at[i].name) >= 0))
             return err_set(e, ERR_INPUT, "labels are not sorted by name, or a name is empty");
-        if (check_text(at[i].name, l->label_name_bytes, "name of a label", e) ||
-            check_text(at[i].value, l->label_value_bytes, "value of a label", e))
+    }
+    *ret = (struct labels){ at, s->n_labels };
+    if (set_labels(x, s, ret, e))
+        return e->code;
+    for (size_t i = 0; i < ret->len; i++) {
+        own += !str_starts(ret->ptr[i].name, STR("__"));
+        if (check_text(ret->ptr[i].name, l->label_name_bytes, "name of a label", e) ||
+            check_text(ret->ptr[i].value, l->label_value_bytes, "value of a label", e))
             return e->code;
     }
     if (own > l->label_names)
         return err_set(e, ERR_LIMIT, "%zu labels, at most %" PRIu64 " (distributor.label_names)",
                        own, l->label_names);
-    *ret = (struct labels){ at, s->n_labels };
     return 0;
 }
 
@@ -427,6 +473,9 @@ static int take_all(struct import *x, struct str msg, struct err *e)
     if (m->tenant.len && !str_eq(bytes_str(m->tenant), x->o->tenant))
         return err_set(e, ERR_INPUT, "it is for another tenant than the request (%.*s)",
                        (int)MIN(m->tenant.len, 64), (const char *)m->tenant.data);
+    struct str set_service = x->o->set ? labels_get(x->o->set, STR("service_name")) : STR_NULL;
+    if (set_service.len)
+        m->service = str_bytes_of(set_service);
     if (!m->service.len)
         return err_set(e, ERR_INPUT, "no service");
     if (check_text(bytes_str(m->service), l->label_value_bytes, "name of the service", e))

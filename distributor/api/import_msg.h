@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * import_msg.h: one WriteRequest (proto/ingest.proto) of an unknown sender, checked like a push.
- * Its tenant, its shard and its write ids are replaced by those of this cluster.
+ * Its tenant, its shard and its write ids are replaced by those of this cluster, and labels that
+ * the identity of the request sets are set.
  */
 #ifndef DISTRIBUTOR_API_IMPORT_MSG_H
 #define DISTRIBUTOR_API_IMPORT_MSG_H
@@ -18,6 +19,7 @@ struct import_opts {
     const struct write_secret *secret; /* the tenant's */
     const struct limits *limits;
     struct window_accept accept;
+    const struct labels *set; /* on every series, over what the message says; NULL: none */
     uint32_t node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: not moved */
     uint32_t shards;
     const struct map *map; /* NULL: by shard_of of `shards` */

@@ -28,6 +28,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/identity/scope.h"
 #include "distributor/base/tokens.h"
 #include "distributor/intake/intake_impl.h"
 #include "distributor/send/ack_audit.h"
@@ -585,8 +586,11 @@ static int queue_check(const struct intake *k, uint64_t now, struct err *e)
 static int intake_admit(struct intake *k, uint64_t now, struct err *e)
 {
     struct distributor *d = k->d;
+    const struct key_record *who = k->o.http ? k->o.http->identity : k->o.identity;
     size_t want = guess_memory(k);
 
+    if (scope_set(who, k->tenant->name, k->arena, &k->set, e))
+        return e->code;
     if (queue_check(k, now, e) || distributor_reserve(d, k->tenant, 0, want, e))
         return e->code;
     k->reserved = want;

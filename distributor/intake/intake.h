@@ -18,6 +18,7 @@
 #include "distributor/formats/batch.h"
 
 struct distributor;
+struct key_record;
 struct intake;
 struct tenant;
 
@@ -48,10 +49,12 @@ struct intake_opts {
     struct str tenant;     /* from intake_check; {NULL, 0}: checked by intake_start */
     struct tenant *entered; /* of that name, held by the caller, who paid its rates; or NULL */
     struct str key;         /* without http: in place of an Idempotency-Key, or {NULL, 0} */
-    const char *format;     /* label of embertree_distributor_requests_total */
-    struct str body;        /* what came over the wire: its size is charged and counted */
-    uint32_t grows;   /* by how much the body grows when it is unzipped, usually; 0: by gzip */
-    uint64_t left_ms; /* until the client's own deadline; 0: it has none */
+    /* Without http: the identity that pushes, or NULL. With http it is that of the request. */
+    const struct key_record *identity;
+    const char *format; /* label of embertree_distributor_requests_total */
+    struct str body;    /* what came over the wire: its size is charged and counted */
+    uint32_t grows;     /* by how much the body grows when it is unzipped, usually; 0: by gzip */
+    uint64_t left_ms;   /* until the client's own deadline; 0: it has none */
     /* Pool. Pushes what is in the body; an error fails all of it. */
     int (*decode)(void *cookie, const struct batch_sink *sink, struct err *e);
     /* Loop, exactly once after intake_start returned 0. *r is gone when it returns. */

@@ -12,6 +12,7 @@
  * An error of the decoder itself fails the request as a whole, before anything of it is sent.
  */
 #include "distributor/intake/intake_impl.h"
+#include "distributor/rules/stamp.h"
 #include "distributor/send/pack.h"
 #include "distributor/send/symbol_sessions.h"
 
@@ -104,14 +105,17 @@ static int check_labels(const struct intake *k, const struct labels *l, struct e
 }
 
 /* The rules of the tenant over a decoded push: may change or drop series (then it may be empty),
- * or refuse the push. */
+ * or refuse the push. Labels that the identity of the request sets are there before and after. */
 static int intake_rules(struct intake *k, struct intake_push *p, const struct window *w,
                         uint64_t bytes, struct err *e)
 {
-    if (rules_run(k->d->rules, &k->rules, &p->push, w, bytes, e))
+    if (stamp_push(&p->push, &k->set, e) ||
+        rules_run(k->d->rules, &k->rules, &p->push, w, bytes, e))
         return e->code;
     if (p->push.series_len == 0) /* all series were left out: their times need no check */
         return 0;
+    if (stamp_push(&p->push, &k->set, e))
+        return e->code;
     p->push.service = rules_service(&p->push.series[0]);
     return check_labels(k, &p->push.base, e);
 }
@@ -408,7 +412,9 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
     buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
     push_init(&p->push, p->arena, &l, distributor_seed(k->d));
-    if (k->d->knowns && !k->d->tap) /* forwarding needs names */
+    /* Forwarding needs names. And where the identity names the service, the session of what the
+     * sender calls it would be one of several places. */
+    if (k->d->knowns && !k->d->tap && !labels_get(&k->set, STR("service_name")).ptr)
         p->push.memory = (struct push_memory){ take_known, put_known, p };
     vec_push(&k->rows, ((struct intake_row){ .profiles = 1 }));
     vec_push(&k->open, p);

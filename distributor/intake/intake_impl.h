@@ -71,6 +71,7 @@ struct intake {
     const struct map *map; /* a reference; one and the same for all attempts */
     struct str key;        /* Idempotency-Key, or {NULL, 0} */
     unsigned hops;         /* X-Embertree-Hops */
+    struct labels set;     /* by the identity, on every series */
     size_t reserved;       /* of d->memory */
     struct list undecoded; /* in that of the tenant, until it is decoded */
     uint64_t began_ms;

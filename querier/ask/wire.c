@@ -37,33 +37,6 @@ static ProtobufCBinaryData *out_strs(const struct str *s, size_t n, struct arena
     return out;
 }
 
-static Embertree__Matcher **out_matchers(const struct wire_query *q, size_t *ret_len,
-                                         struct arena *a)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < q->selectors_len; i++)
-        n += q->selectors[i].len;
-    Embertree__Matcher **list = ARENA_ARRAY(a, Embertree__Matcher *, n + 1);
-    Embertree__Matcher *all = ARENA_ARRAY(a, Embertree__Matcher, n + 1);
-    if (!list || !all)
-        return NULL;
-    *ret_len = n;
-    n = 0;
-    for (size_t i = 0; i < q->selectors_len; i++)
-        for (size_t k = 0; k < q->selectors[i].len; k++) {
-            const struct matcher *m = &q->selectors[i].matchers[k];
-            embertree__matcher__init(&all[n]);
-            all[n].op = (uint32_t)m->op;
-            all[n].name = out_str(m->name);
-            all[n].value = out_str(m->value);
-            all[n].unanchored = m->unanchored;
-            list[n] = &all[n];
-            n++;
-        }
-    return list;
-}
-
 static int no_room(const struct arena *a, struct err *e)
 {
     return err_set(e, ERR_LIMIT, "the request has more matchers than %zu bytes hold",
@@ -84,22 +57,22 @@ static int pack(const ProtobufCMessage *m, struct buf *out, struct err *e)
 
 /* Sets the fields of all requests: tenant, shards, map, matchers. Each message is a type of its own
  * to protobuf-c. */
-#define PUT_HEAD(r, q, t, a)                                      \
-    do {                                                          \
-        (r)->tenant = out_str((q)->tenant);                       \
-        (r)->shards = out_ptr((t)->shards);                       \
-        (r)->n_shards = (t)->shards_len;                          \
-        (r)->map_version = (q)->map_version;                      \
-        (r)->matchers = out_matchers((q), &(r)->n_matchers, (a)); \
+#define PUT_HEAD(r, q, to, a)                                                  \
+    do {                                                                       \
+        (r)->tenant = out_str(scoped_matchers_tenant((to)->of));               \
+        (r)->shards = out_ptr((to)->target->shards);                           \
+        (r)->n_shards = (to)->target->shards_len;                              \
+        (r)->map_version = (q)->map_version;                                   \
+        (r)->matchers = scoped_matchers_pack((to)->of, (a), &(r)->n_matchers); \
     } while (0)
 
 NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge *m,
-                             const struct plan_target *t, struct arena *a, struct buf *out,
+                             const struct wire_to *to, struct arena *a, struct buf *out,
                              struct err *e)
 {
     Embertree__MergeRequest r = EMBERTREE__MERGE_REQUEST__INIT;
 
-    PUT_HEAD(&r, q, t, a);
+    PUT_HEAD(&r, q, to, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;
@@ -111,12 +84,12 @@ NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge
 }
 
 NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_timeline *tl,
-                                const struct plan_target *t, struct arena *a, struct buf *out,
+                                const struct wire_to *to, struct arena *a, struct buf *out,
                                 struct err *e)
 {
     Embertree__TimelineRequest r = EMBERTREE__TIMELINE_REQUEST__INIT;
 
-    PUT_HEAD(&r, q, t, a);
+    PUT_HEAD(&r, q, to, a);
     r.profile_type = out_str(q->profile_type);
     r.origin_ms = tl->grid.origin_ms;
     r.step_ms = tl->grid.step_ms;
@@ -129,12 +102,12 @@ NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_ti
 }
 
 NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_functions *f,
-                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 const struct wire_to *to, struct arena *a, struct buf *out,
                                  struct err *e)
 {
     Embertree__FunctionsRequest r = EMBERTREE__FUNCTIONS_REQUEST__INIT;
 
-    PUT_HEAD(&r, q, t, a);
+    PUT_HEAD(&r, q, to, a);
     r.profile_type = out_str(q->profile_type);
     r.origin_ms = f->grid.origin_ms;
     r.step_ms = f->grid.step_ms;
@@ -148,12 +121,12 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
 }
 
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
-                              const struct plan_target *t, struct arena *a, struct buf *out,
+                              const struct wire_to *to, struct arena *a, struct buf *out,
                               struct err *e)
 {
     Embertree__LabelsRequest r = EMBERTREE__LABELS_REQUEST__INIT;
 
-    PUT_HEAD(&r, q, t, a);
+    PUT_HEAD(&r, q, to, a);
     r.kind = (uint32_t)l->kind;
     r.name = out_str(l->name);
     r.names = out_strs(l->names, l->names_len, a);
@@ -165,12 +138,12 @@ NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labe
 }
 
 NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_exemplars *x,
-                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 const struct wire_to *to, struct arena *a, struct buf *out,
                                  struct err *e)
 {
     Embertree__ExemplarRequest r = EMBERTREE__EXEMPLAR_REQUEST__INIT;
 
-    PUT_HEAD(&r, q, t, a);
+    PUT_HEAD(&r, q, to, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;
@@ -197,13 +170,12 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
     return r.matchers && r.ids && r.call_site && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
 }
 
-NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
-                                const struct plan_target *t, struct arena *a, struct buf *out,
-                                struct err *e)
+NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail, const struct wire_to *to,
+                                struct arena *a, struct buf *out, struct err *e)
 {
     Embertree__EstimateRequest r = EMBERTREE__ESTIMATE_REQUEST__INIT;
 
-    PUT_HEAD(&r, q, t, a);
+    PUT_HEAD(&r, q, to, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;

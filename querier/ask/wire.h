@@ -15,6 +15,7 @@
 #include "common/model/selector.h"
 #include "common/render/calltree.h"
 #include "querier/ask/plan.h"
+#include "querier/ask/scoped.h"
 
 /* What is asked of every target. */
 struct wire_query {
@@ -25,6 +26,12 @@ struct wire_query {
     struct plan_range range; /* not for timelines */
     uint64_t map_version;    /* by which the targets are all there are; 0: all are asked */
     bool leaf_items;         /* of timelines and functions: several replies will be united */
+};
+/* The series, and the ingester that is asked. Tenant and matchers of a message are those in `of`,
+ * which can only be made for an identity; those of wire_query are what it is made from. */
+struct wire_to {
+    const struct scoped_matchers *of;
+    const struct plan_target *target;
 };
 struct wire_merge {
     const struct str *call_site;
@@ -74,26 +81,25 @@ struct wire_labels {
 
 /* ERR_LIMIT if *out would pass its max. */
 NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge *m,
-                             const struct plan_target *t, struct arena *a, struct buf *out,
+                             const struct wire_to *to, struct arena *a, struct buf *out,
                              struct err *e);
 NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_timeline *tl,
-                                const struct plan_target *t, struct arena *a, struct buf *out,
+                                const struct wire_to *to, struct arena *a, struct buf *out,
                                 struct err *e);
 NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_functions *f,
-                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 const struct wire_to *to, struct arena *a, struct buf *out,
                                  struct err *e);
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
-                              const struct plan_target *t, struct arena *a, struct buf *out,
+                              const struct wire_to *to, struct arena *a, struct buf *out,
                               struct err *e);
 
 /* What a merge of this query would read; without a profile type: of all types. */
-NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
-                                const struct plan_target *t, struct arena *a, struct buf *out,
-                                struct err *e);
+NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail, const struct wire_to *to,
+                                struct arena *a, struct buf *out, struct err *e);
 
 /* The reply to a WIRE_EXM_MERGE is a wire_merged, to a WIRE_EXM_TIMELINE a wire_timelines. */
 NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_exemplars *x,
-                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 const struct wire_to *to, struct arena *a, struct buf *out,
                                  struct err *e);
 
 struct wire_merged {

@@ -19,6 +19,9 @@
  * the caller gets the id only after "in progress" is written, and a querier that does not know an
  * id reads the shared document. What a querier that died left in progress is answered as a failure,
  * and swept by the next querier.
+ *
+ * A result has the fingerprint of who asked and of what they could see (common/identity/scope.h).
+ * For another identity, or for the same one with other grants, its id does not exist.
  */
 #include "querier/async/async.h"
 
@@ -41,7 +44,8 @@ enum ask { ASK_NOTHING, ASK_DETACH, ASK_FETCH };
 
 struct async_entry {
     char id[ID_LEN + 1];
-    char *owner; /* owned; the tenants it reads */
+    char *owner;                /* owned; the tenants it reads */
+    uint8_t scope[SCOPE_BYTES]; /* the identity that asked, and what it could see */
     enum async_status status;
     struct buf result;             /* SUCCESS */
     size_t held;                   /* of the memory of all queries */
@@ -204,6 +208,7 @@ static void put_status(struct msg_out *o, const char *id, enum async_status stat
 /* A copy of the entry from the time of the lookup: pool threads do not see the entry change. */
 struct fetched {
     struct str id;
+    uint8_t scope[SCOPE_BYTES]; /* of who fetches */
     char text[ID_LEN + 1];
     enum async_status status;
     struct str result;
@@ -323,8 +328,8 @@ static void announce(struct asyncs *s, const struct query *q, struct async_entry
     memcpy(x->tenant, q->tenants[0].ptr, q->tenants[0].len);
     x->tenant[q->tenants[0].len] = '\0';
     share_sweep(s->share, str_c(x->tenant), KEEP_S * 1000 + s->qr->conf->timeout_ms);
-    share_put(s->share, str_c(x->tenant), str_c(x->id), ASYNC_IN_PROGRESS, STR(""), STR(""),
-              on_announced, x);
+    share_put(s->share, str_c(x->tenant), str_c(x->id),
+              &(struct shared){ .scope = x->scope, .status = ASYNC_IN_PROGRESS }, on_announced, x);
 }
 
 static int detach(struct asyncs *s, struct query *q, struct err *e)
@@ -345,6 +350,7 @@ static int detach(struct asyncs *s, struct query *q, struct err *e)
     struct async_entry *x = XNEW(struct async_entry);
     *x = (struct async_entry){ .owner = owner, .status = ASYNC_IN_PROGRESS, .call = q->call };
     x->asyncs = s;
+    scope_fingerprint(q->identity, q->tenants, q->tenants_len, x->scope);
     buf_init(&x->result, 0);
     env->random(env, random, sizeof(random));
     hex_put_c(random, sizeof(random), x->id);
@@ -369,7 +375,7 @@ static int reply_shared(struct query *q, struct err *e)
     struct shared sh;
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock), age;
 
-    if (share_read(q, &sh, e))
+    if (share_read(q, f->id, f->scope, &sh, e))
         return e->code;
     age = now - sh.updated_ms;
     if (sh.status == ASYNC_IN_PROGRESS && age > (int64_t)q->qr->conf->timeout_ms + LOST_MS) {
@@ -398,8 +404,10 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
     struct async_entry *x = s->first;
 
     drop_old(s);
+    scope_fingerprint(q->identity, q->tenants, q->tenants_len, f->scope);
     x = s->first;
-    while (x && !(str_eqc(f->id, x->id) && strcmp(x->owner, owner) == 0))
+    while (x && !(str_eqc(f->id, x->id) && strcmp(x->owner, owner) == 0 &&
+                  memcmp(x->scope, f->scope, SCOPE_BYTES) == 0))
         x = x->next;
     xfree(owner);
     if (!x && q->tenants_len == 1 && f->id.len == ID_LEN) {
@@ -455,9 +463,12 @@ static void publish(struct async_entry *x)
 
     missing_text(&x->missing, x->notice, part);
     if (x->tenant && x->asyncs->share)
-        share_put(x->asyncs->share, str_c(x->tenant), str_c(x->id), x->status,
-                  ok ? str_c(part) : str_c(x->err.text), ok ? buf_str(&x->result) : STR(""), NULL,
-                  NULL);
+        share_put(x->asyncs->share, str_c(x->tenant), str_c(x->id),
+                  &(struct shared){ .scope = x->scope,
+                                    .status = x->status,
+                                    .error = ok ? str_c(part) : str_c(x->err.text),
+                                    .result = ok ? buf_str(&x->result) : STR("") },
+                  NULL, NULL);
 }
 
 /* A detached query ends. */

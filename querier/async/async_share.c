@@ -10,6 +10,8 @@
 #include "querier/async/async_share.h"
 
 #include "common/base/mem.h"
+#include "common/base/rd.h"
+#include "common/base/wr.h"
 #include "common/model/shard.h"
 #include "common/obs/log.h"
 #include "common/store/delete/tenant_doc.h"
@@ -17,7 +19,8 @@
 
 #define CALL_MS       5000
 #define SWEEP_EVERY_S 60
-#define COST_PER_BYTE 3 /* of a decoded reply: text in the arena, once */
+#define COST_PER_BYTE 3    /* of a decoded reply: text in the arena, once */
+#define SCOPED        0x80 /* of a status: a fingerprint follows */
 
 enum doc_op { DOC_GET, DOC_LIST, DOC_PUT, DOC_DELETE }; /* travels */
 
@@ -117,31 +120,42 @@ static void on_done(void *cookie, struct str reply, const struct err *err)
         done(who);
 }
 
-void share_put(struct share *s, struct str tenant, struct str id, enum async_status status,
-               struct str error, struct str result, void (*done)(void *cookie), void *cookie)
+static bool is_scoped(const uint8_t *scope)
+{
+    static const uint8_t nobody[SCOPE_BYTES];
+
+    return memcmp(scope, nobody, SCOPE_BYTES) != 0;
+}
+
+void share_put(struct share *s, struct str tenant, struct str id, const struct shared *what,
+               void (*done)(void *cookie), void *cookie)
 {
     Embertree__DocRequest r = EMBERTREE__DOC_REQUEST__INIT;
-    char meta[1 + ERR_TEXT_MAX];
+    struct shared x = *what;
+    struct buf meta;
 
-    if (result.len > DOC_BODY_MAX) {
-        status = ASYNC_FAILURE;
-        error = STR("the result has over 16 MiB: only the querier that was asked first has it");
-        result = STR("");
+    if (x.result.len > DOC_BODY_MAX) {
+        x.status = ASYNC_FAILURE;
+        x.error = STR("the result has over 16 MiB: only the querier that was asked first has it");
+        x.result = STR("");
     }
-    error.len = MIN(error.len, sizeof(meta) - 1);
-    meta[0] = (char)status;
-    if (error.len)
-        memcpy(meta + 1, error.ptr, error.len);
+    buf_init(&meta, 1 + SCOPE_BYTES + ERR_TEXT_MAX);
+    wr_u8(&meta, (uint8_t)(x.status | (is_scoped(x.scope) ? SCOPED : 0)));
+    if (is_scoped(x.scope))
+        buf_add(&meta, x.scope, SCOPE_BYTES);
+    buf_add_str(&meta, str_sub(x.error, 0, ERR_TEXT_MAX));
+    CHECK(buf_ok(&meta));
     r.op = DOC_PUT;
     r.id = out_str(id);
-    r.meta = out_str(str_n(meta, 1 + error.len));
-    r.body = out_str(result);
-    r.seen = status == ASYNC_IN_PROGRESS ? 0 : DOC_ANY_REVISION;
+    r.meta = out_str(buf_str(&meta));
+    r.body = out_str(x.result);
+    r.seen = x.status == ASYNC_IN_PROGRESS ? 0 : DOC_ANY_REVISION;
     r.docs_max = SHARE_DOCS_MAX;
     r.bytes_max = (uint64_t)SHARE_DOCS_MAX * DOC_BODY_MAX;
     struct share_call *c = start(s, tenant, &r, on_done);
     c->done = done;
     c->cookie = cookie;
+    buf_deinit(&meta);
 }
 
 void share_delete(struct share *s, struct str tenant, struct str id)
@@ -216,7 +230,22 @@ static void arena_leave(void *cookie, void *p)
     (void)cookie, (void)p;
 }
 
-NODISCARD int share_read(struct query *q, struct shared *ret, struct err *e)
+static bool read_meta(struct str meta, const uint8_t **ret_scope, struct shared *ret)
+{
+    static const uint8_t nobody[SCOPE_BYTES];
+    struct rd r = rd_of(meta);
+    struct str scope = { (const char *)nobody, SCOPE_BYTES };
+    uint8_t status;
+
+    if (!rd_u8(&r, &status) || (status & SCOPED && !rd_bytes(&r, SCOPE_BYTES, &scope)))
+        return false;
+    *ret_scope = (const uint8_t *)scope.ptr;
+    ret->status = (enum async_status)(status & ~SCOPED);
+    return ret->status <= ASYNC_FAILURE && rd_bytes(&r, rd_left(&r), &ret->error);
+}
+
+NODISCARD int share_read(struct query *q, struct str id, const uint8_t *scope, struct shared *ret,
+                         struct err *e)
 {
     struct fanout_call *c = &q->calls.ptr[0];
 
@@ -228,14 +257,15 @@ NODISCARD int share_read(struct query *q, struct shared *ret, struct err *e)
     ProtobufCAllocator alloc = { arena_take, arena_leave, q->data };
     const Embertree__DocReply *m = embertree__doc_reply__unpack(
         &alloc, c->reply.len, (const uint8_t *)(const void *)c->reply.ptr);
-    if (!m || m->n_docs != 1 || m->docs[0]->meta.len < 1 ||
-        m->docs[0]->meta.data[0] > ASYNC_FAILURE)
+    *ret = (struct shared){ 0 };
+    if (!m || m->n_docs != 1 || !read_meta(in_str(m->docs[0]->meta), &ret->scope, ret))
         return err_set(e, ERR_CORRUPT, "a shared result of ingester %zu cannot be read",
                        c->ingester);
-    struct str meta = in_str(m->docs[0]->meta);
-    *ret = (struct shared){ .status = (enum async_status)(uint8_t)meta.ptr[0],
-                            .error = str_sub(meta, 1, meta.len),
-                            .result = in_str(m->docs[0]->body),
-                            .updated_ms = m->docs[0]->updated_ms };
+    /* Word by word what an ingester says of a document that is not there. */
+    if (memcmp(ret->scope, scope, SCOPE_BYTES) != 0)
+        return err_set(e, ERR_NOT_FOUND, "%s %zu: there is no \"%.*s\"",
+                       route_moves(q->qr->route) ? "shard" : "ingester", c->ingester, STR_ARG(id));
+    ret->result = in_str(m->docs[0]->body);
+    ret->updated_ms = m->docs[0]->updated_ms;
     return 0;
 }

@@ -65,7 +65,9 @@ struct query {
     struct arena *data;    /* owned: decoded replies; NULL before there are any */
     struct str tenants[QUERY_TENANTS_MAX];
     size_t tenants_len;
-    const struct map *map; /* a reference: one and the same for all steps */
+    struct key_record *identity; /* a reference: a query may outlive its request. NULL: no one was
+                                    asked who they are, and everything may be seen */
+    const struct map *map;       /* a reference: one and the same for all steps */
     struct plan_targets targets;
     query_step_fn step;   /* the next one */
     query_step_fn before; /* runs once in front of it, on the same thread; NULL: nothing does */

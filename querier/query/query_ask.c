@@ -45,31 +45,31 @@ void query_give(struct query *q, size_t n)
 /* ---- questions --------------------------------------------------------------------------------*/
 
 /* Which targets to ask: the places of the service, or of the tenant, or all. *ret_all: all. */
-static int targets_of(const struct query *q, const struct wire_query *wq, struct plan_targets *ret,
-                      bool *ret_all, struct err *e)
+static int targets_of(const struct query *q, const struct scoped_matchers *of,
+                      struct plan_targets *ret, bool *ret_all, struct err *e)
 {
     const struct route *route = q->qr->route;
-    struct str service;
+    struct str service, tenant = scoped_matchers_tenant(of);
     uint32_t *places;
     size_t n;
 
     *ret_all = false;
-    if (plan_service(wq->selectors, wq->selectors_len, &service)) {
+    if (scoped_matchers_service(of, &service)) {
         uint32_t found[MAP_PLACES_MAX];
 
-        n = map_places(q->map, wq->tenant, service, found, ARRAY_LEN(found));
+        n = map_places(q->map, tenant, service, found, ARRAY_LEN(found));
         places = ARENA_ARRAY(q->arena, uint32_t, n);
         if (places)
             memcpy(places, found, n * sizeof(*places));
     } else {
-        n = map_tenant_places(q->map, wq->tenant, NULL, 0);
+        n = map_tenant_places(q->map, tenant, NULL, 0);
         *ret = q->targets;
         *ret_all = n == 0;
         if (!n)
             return 0;
         places = ARENA_ARRAY(q->arena, uint32_t, n);
         if (places)
-            n = map_tenant_places(q->map, wq->tenant, places, n);
+            n = map_tenant_places(q->map, tenant, places, n);
     }
     if (!places)
         return err_set(e, ERR_LIMIT, "no memory in the query's arena for %zu places", n);
@@ -89,30 +89,51 @@ struct question {
 };
 
 static int put_question(const struct question *what, const struct wire_query *wq,
-                        const struct plan_target *t, struct arena *a, struct buf *out,
-                        struct err *e)
+                        const struct wire_to *to, struct arena *a, struct buf *out, struct err *e)
 {
     if (what->merge)
-        return wire_put_merge(wq, what->merge, t, a, out, e);
+        return wire_put_merge(wq, what->merge, to, a, out, e);
     if (what->timeline)
-        return wire_put_timeline(wq, what->timeline, t, a, out, e);
+        return wire_put_timeline(wq, what->timeline, to, a, out, e);
     if (what->functions)
-        return wire_put_functions(wq, what->functions, t, a, out, e);
+        return wire_put_functions(wq, what->functions, to, a, out, e);
     if (what->exemplars)
-        return wire_put_exemplars(wq, what->exemplars, t, a, out, e);
+        return wire_put_exemplars(wq, what->exemplars, to, a, out, e);
     if (what->method == RPC_ESTIMATE)
-        return wire_put_estimate(wq, what->detail, t, a, out, e);
-    return wire_put_labels(wq, what->labels, t, a, out, e);
+        return wire_put_estimate(wq, what->detail, to, a, out, e);
+    return wire_put_labels(wq, what->labels, to, a, out, e);
+}
+
+/* One call: its message goes to q->calls, also where it is not whole. */
+static int put_call(struct query *q, size_t number, const struct question *what,
+                    const struct wire_query *wq, const struct wire_to *to, struct err *e)
+{
+    struct fanout_call c = { .ask = number,
+                             .ingester = to->target->ingester,
+                             .method = what->method,
+                             .optional = what->optional };
+    struct arena_mark mark = arena_mark(q->arena);
+
+    buf_init(&c.payload, REQUEST_BYTES_MAX);
+    buf_init(&c.reply, 0);
+    int code = put_question(what, wq, to, q->arena, &c.payload, e);
+    vec_push(&q->calls, c);
+    arena_rewind(q->arena, mark);
+    return code;
 }
 
 static int ask(struct query *q, size_t number, const struct wire_query *wq,
                const struct question *what, struct err *e)
 {
+    struct scoped_ask scope = { q->identity, ROLE_READ, wq->tenant, wq->selectors,
+                                wq->selectors_len };
+    struct arena_mark mark = arena_mark(q->arena);
+    const struct scoped_matchers *of;
     struct plan_targets targets;
     struct wire_query asked = *wq;
     bool all;
 
-    if (targets_of(q, wq, &targets, &all, e))
+    if (scoped_matchers_make(&scope, q->arena, &of, e) || targets_of(q, of, &targets, &all, e))
         return e->code;
     asked.map_version = all ? 0 : q->map->version;
     asked.leaf_items = targets.len > 1 || q->tenants_len > 1;
@@ -120,20 +141,10 @@ static int ask(struct query *q, size_t number, const struct wire_query *wq,
         return err_set(e, ERR_LIMIT,
                        "the request asks for too much at once: over %zu calls to ingesters",
                        q->calls_max);
-    for (size_t i = 0; i < targets.len; i++) {
-        struct fanout_call c = { .ask = number,
-                                 .ingester = targets.ptr[i].ingester,
-                                 .method = what->method,
-                                 .optional = what->optional };
-        struct arena_mark mark = arena_mark(q->arena);
-        buf_init(&c.payload, REQUEST_BYTES_MAX);
-        buf_init(&c.reply, 0);
-        int code = put_question(what, &asked, &targets.ptr[i], q->arena, &c.payload, e);
-        vec_push(&q->calls, c);
-        if (code)
-            return code;
-        arena_rewind(q->arena, mark);
-    }
+    for (size_t i = 0; i < targets.len; i++)
+        if (put_call(q, number, what, &asked, &(struct wire_to){ of, &targets.ptr[i] }, e))
+            return e->code;
+    arena_rewind(q->arena, mark); /* the messages have all of it */
     return 0;
 }
 

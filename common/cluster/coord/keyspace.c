@@ -115,6 +115,22 @@ struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node)
     return make("%.*s/begun/%04u/%s", STR_ARG(prefix), shard, node);
 }
 
+struct coord_key key_identity(struct str prefix)
+{
+    return make("%.*s/identity/", STR_ARG(prefix));
+}
+
+struct coord_key key_identity_head(struct str prefix)
+{
+    return make("%.*s/identity/head", STR_ARG(prefix));
+}
+
+struct coord_key key_identity_of(struct str prefix, bool block, struct str id)
+{
+    return make("%.*s/identity/%s/%.*s", STR_ARG(prefix), block ? "block" : "key",
+                STR_ARG(str_sub(id, 0, 64)));
+}
+
 struct coord_key key_adopt(struct str prefix)
 {
     return make("%.*s/adopt", STR_ARG(prefix));

@@ -17,6 +17,9 @@
  *   <prefix>/adopt               this and the next two are made by `embertree adopt`: adopt.h
  *   <prefix>/adopted/<node>      the number (node-id) of the data folder that was adopted
  *   <prefix>/adopted-from/<node> the path of that folder, for messages
+ *   <prefix>/identity/head       the pepper of hashes, and a number that every new key raises
+ *   <prefix>/identity/key/<id>   an API key; this and the next are common/identity/record.h
+ *   <prefix>/identity/block/<id> it is revoked
  *
  * All processes watch the keys below ring/, which seldom change. Keys that change every few seconds
  * are stored apart, for the controller alone.
@@ -53,6 +56,9 @@ struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node);
 struct coord_key key_adopt(struct str prefix); /* also the beginning of the two others */
 struct coord_key key_adopted(struct str prefix, const char *node);
 struct coord_key key_adopted_from(struct str prefix, const char *node);
+struct coord_key key_identity(struct str prefix); /* ".../identity/" */
+struct coord_key key_identity_head(struct str prefix);
+struct coord_key key_identity_of(struct str prefix, bool block, struct str id);
 static inline struct str key_str(const struct coord_key *k)
 {
     return str_n(k->text, k->len);

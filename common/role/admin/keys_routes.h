@@ -4,13 +4,13 @@
  *
  *   GET    /api/v1/keys[?tenant=T]             {"keys":[..],"file","fresh"}
  *   POST   /api/v1/keys                        {"name","owner","grants","until"|"valid_for","nets"}
- *                                              -> {"id","key",..}: the key is told this once
+ *                                              -> {"id","key",..}: the key is shown this once
  *   POST   /api/v1/keys/ID/rotate[?overlap=7d] -> the same, of its successor
  *   DELETE /api/v1/keys/ID[?why=TEXT]          -> {"id","revoked":true,"away"}; 202 while the
  *                                              coordination service is away
  *
  * A caller hands out, lists and revokes only what its own grants cover; the operator's socket, and
- * who passes the doors where nobody has an identity, may do all. Thread: the loop's.
+ * callers that pass the doors without an identity, may do all. Thread: the loop's.
  */
 #ifndef COMMON_ROLE_ADMIN_KEYS_ROUTES_H
 #define COMMON_ROLE_ADMIN_KEYS_ROUTES_H

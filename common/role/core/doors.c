@@ -96,7 +96,7 @@ static const struct http_door table[] = {
     { HTTP_POST, CLUSTER "rebalance", ACTS, OPERATOR, SERVER_ACT },
     { HTTP_POST, CLUSTER "recover", ACTS, OPERATOR, SERVER_ACT },
     /* keys */
-    { HTTP_GET, "/api/v1/keys", ASKS, TOKEN, KEYS },
+    { HTTP_GET, "/api/v1/keys", ASKS, OPERATOR, KEYS },
     { HTTP_POST, "/api/v1/keys", ACTS, OPERATOR, KEYS },
     { HTTP_POST, "/api/v1/keys/*", ACTS, OPERATOR, KEYS },
     { HTTP_DELETE, "/api/v1/keys/*", ACTS, OPERATOR, KEYS },

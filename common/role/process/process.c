@@ -67,6 +67,31 @@ int role_memory_check(const struct role_ctx *ctx, struct err *e)
 
 /* ---- start -------------------------------------------------------------------------------- */
 
+/* The keys of cluster.key_file, of which the first signs; returns their number. */
+static size_t cluster_key_list(const struct process *p, struct str to[RPC_KEYS_MAX])
+{
+    const struct rpc_key *k;
+    size_t n = 0;
+
+    while (p->keys.keys && n < RPC_KEYS_MAX && (k = rpc_keys_at(p->keys.keys, n)))
+        to[n++] = str_n(k->secret, sizeof(k->secret));
+    return n;
+}
+
+/* Records of keys are signed under the cluster's key, so they follow when that changes. */
+static void look_at_cluster_keys(struct process *p)
+{
+    struct str keys[RPC_KEYS_MAX] = { 0 };
+    uint64_t serial = p->keys.keys ? rpc_keys_serial(p->keys.keys) : 0;
+    size_t n;
+
+    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    if (!p->keys.keys || rpc_keys_serial(p->keys.keys) == serial)
+        return;
+    n = cluster_key_list(p, keys);
+    identity_keys(p->identity, keys, n);
+}
+
 /* Looks at the process and its roles, and says when readiness changes. */
 static void on_tick(void *cookie)
 {
@@ -77,7 +102,7 @@ static void on_tick(void *cookie)
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
     memory_gather(p->memory);
-    cluster_keys_tick(&p->keys, clock_mono_ns(p->core.ctx.env->clock) / 1000000);
+    look_at_cluster_keys(p);
     identity_tick(p->identity);
     svc_health_look(&p->health);
     notify_alive(&p->notify);
@@ -169,14 +194,25 @@ static int start_identity(struct process *p, struct err *e)
         .refusing = access_hint,
         .token_cookie = &p->access,
     };
-    const struct rpc_key *k;
-    size_t n = 0;
+    size_t n = cluster_key_list(p, keys);
 
-    while (p->keys.keys && n < ARRAY_LEN(keys) && (k = rpc_keys_at(p->keys.keys, n)))
-        keys[n++] = str_n(k->secret, sizeof(k->secret));
     o.cluster_key = keys[0];
     o.other_keys_len = n ? n - 1 : 0;
     return identity_start(&o, &p->identity, e);
+}
+
+static void routes_of_keys(struct process *p)
+{
+    const struct identity_conf *conf = conf_get(p->conf, &identity_conf_table);
+
+    p->keys_api = (struct keys_routes){
+        .env = p->core.ctx.env,
+        .registry = identity_registry(p->identity),
+        .store = identity_keystore(p->identity),
+        .keys_per_tenant = conf->keys_per_tenant,
+        .file = conf->file,
+    };
+    keys_routes(&p->keys_api, p->http);
 }
 
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
@@ -255,6 +291,22 @@ static int start_socket(struct process *p, const struct common_conf *c, struct e
     return code;
 }
 
+/* Where callers and other roles come in, and what they must show. */
+static int start_doors(struct process *p, const struct common_conf *http, struct err *e)
+{
+    int code = start_http(p, http, e);
+
+    p->core.ctx.http = p->http;
+    if (!code)
+        code = start_socket(p, http, e);
+    if (!code)
+        code = cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
+    if (!code)
+        code = start_identity(p, e);
+    p->core.ctx.identity = p->identity;
+    return code;
+}
+
 /* The world of the roles, in the order in which one needs the other. */
 static int start_shared(struct process *p, struct err *e)
 {
@@ -319,16 +371,7 @@ static int start_shared(struct process *p, struct err *e)
                &(struct usage_build){ .version = EMBERTREE_VERSION, .commit = EMBERTREE_COMMIT },
                p->core.ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
-    code = start_http(p, http, e);
-    p->core.ctx.http = p->http;
-    if (!code)
-        code = start_socket(p, http, e);
-    if (!code)
-        code = cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
-    if (!code)
-        code = start_identity(p, e);
-    p->core.ctx.identity = p->identity;
-    return code;
+    return start_doors(p, http, e);
 }
 
 int process_start(struct process *p, const char *program, const struct conf *conf,
@@ -363,6 +406,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
     cluster_progress_routes(&p->core);
     cluster_dump_routes(&p->core);
     debug_routes(&p->debug, &p->core);
+    routes_of_keys(p);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;
 }

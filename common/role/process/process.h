@@ -8,6 +8,7 @@
 #include "common/net/svc/svc.h"
 #include "common/obs/selfprof.h"
 #include "common/role/admin/debug.h"
+#include "common/role/admin/keys_routes.h"
 #include "common/role/cluster/cluster_keys.h"
 #include "common/role/cluster/cluster_source.h"
 #include "common/role/core/access.h"
@@ -38,9 +39,10 @@ struct process {
     struct data_conf data; /* a copy; data.disk_reserve stays as configured */
     struct signals *signals;
     struct debug debug;
-    struct identity *identity; /* who callers are */
-    struct access access;      /* to pages about the process */
-    char *socket;              /* owned; path of the operator's Unix socket; NULL: none */
+    struct identity *identity; /* API keys */
+    struct keys_routes keys_api;
+    struct access access; /* to pages about the process */
+    char *socket;         /* owned; path of the operator's Unix socket; NULL: none */
     struct notify notify;
     struct timer *tick;     /* usage, and the "ready" line */
     struct timer *deadline; /* of the drain */

@@ -319,7 +319,7 @@ int ask_do(struct cli *c, struct ask *a, struct buf *ret, struct err *e)
         buf_reset(&reply.body);
         rc = request(c, a, url.ptr, &reply, e);
     }
-    if (!rc && !a->any_status && a->status != 200)
+    if (!rc && !a->any_status && a->status != 200 && a->status != 202)
         rc = refused(c, a, buf_str(&reply.body), reply.retry_after_ms, e);
     if (!rc && reply.body_cut)
         rc = err_set(e, ERR_LIMIT, "the answer is over %zu MiB: ask for less", ret->max / MIB);

@@ -23,7 +23,7 @@ struct ask {
     bool any_status;         /* an answer of any status is no error */
     uint64_t retry_after_ms; /* out: of a refusal; 0: the server did not say */
     bool is_json;            /* out: the content type says so */
-    int status;              /* out; 0: there was no answer */
+    int status;              /* out; 0: there was no answer; 202: done here, not elsewhere */
 };
 /* Appends "name=value" behind '?' or '&', percent-encoded. */
 void ask_param(struct buf *target, const char *name, struct str value);

@@ -37,6 +37,9 @@ struct cli_opts {
     const char *base, *base_from, *base_until, *base_query;
     bool names, per_service, yes, dry_run, all, wait, apply;
     const char *id, *name, *step, *level, *state, *reason, *who, *shard, *without;
+    /* keys */
+    const char *for_tenants, *roles, *match, *set, *owner, *valid_for, *nets, *overlap;
+    bool edit, offline;
 };
 
 struct http_client;

@@ -9,6 +9,11 @@
  * error that says so, and the same request with the same id completes it. An ingester that has done
  * it already does nothing. Every answer and error therefore contains the id.
  *
+ * An identity that may delete some series only (its grant has `match`) deletes what both the query
+ * and its matchers select, and never everything. What is stored of such a delete says so: its text
+ * has the matchers, and its id begins with the id of the key. So two identities that use the same
+ * id do not meet, and neither learns what the other deleted.
+ *
  * A delete is of one tenant. Shards of a tenant know different parts of it, so numbers of services
  * and series are sums over shards: what is spread over several counts on each, but for a service
  * that the query names.
@@ -139,43 +144,64 @@ static ProtobufCBinaryData out_str(struct str s)
     return (ProtobufCBinaryData){ s.len, out_ptr(s.ptr) };
 }
 
-static int put_matchers(const struct deletion *d, struct arena *a, Embertree__DeleteRequest *r,
-                        struct err *e)
+/* Text and id in the form that is stored and listed. */
+static int put_names(const struct query *q, const struct deletion *d, const struct selector *added,
+                     Embertree__DeleteRequest *r, struct err *e)
 {
-    size_t n = 0;
+    struct buf id, what;
 
-    for (size_t i = 0; i < d->spec.len; i++)
-        n += d->spec.selectors[i].len;
-    r->matchers = ARENA_ARRAY(a, Embertree__Matcher *, n + 1);
-    Embertree__Matcher *all = ARENA_ARRAY(a, Embertree__Matcher, n + 1);
-    if (!r->matchers || !all)
+    r->id = out_str(d->id);
+    r->what = out_str(d->what);
+    if (!added || d->op == OP_LIST)
+        return 0;
+    buf_init(&id, ID_MAX);
+    buf_init(&what, WHAT_MAX);
+    buf_addf(&id, "%.*s/%.*s", STR_ARG(q->identity->id), STR_ARG(d->id));
+    buf_addf(&what, "%.*s and ", STR_ARG(d->what));
+    selector_format(added, &what);
+    r->id = out_str(arena_strdup(q->arena, buf_str(&id)));
+    r->what = out_str(arena_strdup(q->arena, buf_str(&what)));
+    bool id_fits = buf_ok(&id), what_fits = buf_ok(&what);
+    buf_deinit(&id);
+    buf_deinit(&what);
+    if (!id_fits)
+        return err_set(e, ERR_INPUT,
+                       "id has %zu bytes: want at most %zu, since this key may delete some series "
+                       "only, and its own id stands in front",
+                       d->id.len, ID_MAX - q->identity->id.len - 1);
+    if (!what_fits || !r->id.data || !r->what.data)
         return err_set(e, ERR_LIMIT, "the query has more matchers than fit");
-    for (size_t i = 0; i < d->spec.len; i++)
-        for (size_t k = 0; k < d->spec.selectors[i].len; k++) {
-            const struct matcher *m = &d->spec.selectors[i].matchers[k];
-            Embertree__Matcher *to = &all[r->n_matchers];
-            embertree__matcher__init(to);
-            to->op = (uint32_t)m->op;
-            to->name = out_str(m->name);
-            to->value = out_str(m->value);
-            to->unanchored = m->unanchored;
-            r->matchers[r->n_matchers++] = to;
-        }
     return 0;
+}
+
+static int check_all(const struct deletion *d, const struct selector *added, struct err *e)
+{
+    if (!added || d->what.len || d->op == OP_LIST)
+        return 0;
+    return err_set(e, ERR_FORBIDDEN,
+                   "scoped_key: this key may delete some series of the tenant only, so not all=1; "
+                   "say which ones in query");
 }
 
 static int ask(struct query *q, const struct deletion *d, struct err *e)
 {
     Embertree__DeleteRequest r = EMBERTREE__DELETE_REQUEST__INIT;
+    struct scoped_ask scope = { q->identity, d->op == OP_LIST ? ROLE_READ : ROLE_DELETE,
+                                q->tenants[0], d->spec.selectors, d->spec.len };
+    const struct scoped_matchers *of;
 
+    if (scoped_matchers_make(&scope, q->arena, &of, e))
+        return e->code;
+    const struct selector *added = scoped_matchers_added(of);
+    if (check_all(d, added, e) || put_names(q, d, added, &r, e))
+        return e->code;
     r.op = (uint32_t)d->op;
-    r.tenant = out_str(q->tenants[0]);
-    r.id = out_str(d->id);
-    r.what = out_str(d->what);
+    r.tenant = out_str(scoped_matchers_tenant(of));
     r.from_ms = d->from_ms;
     r.to_ms = d->to_ms;
-    if (put_matchers(d, q->arena, &r, e))
-        return e->code;
+    r.matchers = scoped_matchers_pack(of, q->arena, &r.n_matchers);
+    if (!r.matchers)
+        return err_set(e, ERR_LIMIT, "the query has more matchers than fit");
     q->allow_partial = false;
     return ask_all(q, RPC_DELETE, &r.base, &r.shards, &r.n_shards, REQUEST_BYTES_MAX, e);
 }

@@ -122,6 +122,7 @@ void dist_bed_init(struct dist_bed *b, size_t ingesters, const char *const *flag
 
     *b = (struct dist_bed){ .ingesters_len = ingesters, .fail = ERR_INTERNAL };
     net_world_init(&b->world);
+    fake_doorman(b->world.server, &b->door);
     b->world.budget.max = 256 * MIB;
     prng_init(&b->prng, 42);
     b->env = *env_real();

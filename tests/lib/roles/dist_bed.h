@@ -10,6 +10,7 @@
 #include "distributor/distributor.h"
 #include "proto/ingest.pb-c.h"
 #include "tests/lib/net/net_mem.h"
+#include "tests/lib/roles/fake_identity.h"
 
 #define DIST_BED_INGESTERS_MAX 4
 
@@ -34,6 +35,7 @@ struct dist_bed {
     struct role_ctx ctx;
     void *self; /* the role; NULL after dist_bed_stop */
     struct net_mem *client;
+    struct fake_doorman door;
     struct dist_bed_ingester ingesters[DIST_BED_INGESTERS_MAX];
     size_t ingesters_len;
     enum dist_bed_answer answer; /* to every write */

@@ -25,6 +25,10 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
         rpc_fail(call, &e);
         return;
     }
+    if (method == RPC_DELETE) {
+        buf_reset(&in->told);
+        buf_add_str(&in->told, payload);
+    }
     buf_init(&out, 64 * MIB);
     if (method == RPC_DOC) {
         in->bed->docs.now_ms = clock_wall_ms(&in->bed->world.clock.clock);
@@ -163,6 +167,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     in->bed = b;
     in->index = i;
     buf_init(&in->late_doc, MIB);
+    buf_init(&in->told, MIB);
     in->timer = loop_timer_new(b->world.loop, on_delay_over, in);
     CHECK(rpc_node_new(&o, &in->node, &e) == 0);
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
@@ -222,6 +227,7 @@ void qbed_init(struct qbed *b, size_t ingesters, const char *const *flags)
     *b = (struct qbed){ 0 };
     CHECK(ingesters <= QBED_INGESTERS_MAX);
     net_world_init(&b->world);
+    fake_doorman(b->world.server, &b->door);
     prng_init(&b->prng, 7);
     b->env = *env_real();
     b->env.clock = &b->world.clock.clock;
@@ -309,6 +315,7 @@ void qbed_deinit(struct qbed *b)
         rpc_node_free(b->ingesters[i].node);
         loop_timer_free(b->ingesters[i].timer);
         buf_deinit(&b->ingesters[i].late_doc);
+        buf_deinit(&b->ingesters[i].told);
     }
     querier_role.free(b->self);
     net_pass(&b->world, 100);

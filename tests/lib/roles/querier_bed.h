@@ -9,6 +9,7 @@
 #include "common/rpc/rpc_mem.h"
 #include "querier/querier.h"
 #include "tests/lib/net/net_mem.h"
+#include "tests/lib/roles/fake_identity.h"
 #include "tests/lib/roles/querier_docs.h"
 
 #define QBED_INGESTERS_MAX 4
@@ -50,6 +51,7 @@ struct qbed_ingester {
     struct rpc_call *lost[16]; /* of forever; failed at the end */
     size_t lost_len;
     const struct str *canned; /* answered as it is, if not NULL */
+    struct buf told;          /* the last RPC_DELETE */
     size_t calls, canceled;
     uint64_t left_ms; /* of the last call's deadline, when it came */
     struct timer *timer;
@@ -78,6 +80,7 @@ struct qbed {
     int64_t coarse_ms, coarse_until_ms; /* merges: coarse nodes before coarse_until_ms; 0: leaves */
     struct fake_docs docs;              /* of all ingesters */
     struct net_mem *client;
+    struct fake_doorman door;
     bool drained;
 };
 

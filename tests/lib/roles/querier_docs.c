@@ -86,7 +86,9 @@ static int drop(struct fake_docs *d, const Embertree__DocRequest *q, struct err 
     size_t i = find(d, q);
 
     if (i == d->at.len)
-        return q->gone_ok ? 0 : err_set(e, ERR_NOT_FOUND, "no such document");
+        return q->gone_ok ? 0
+                          : err_set(e, ERR_NOT_FOUND, "there is no \"%.*s\"", (int)q->id.len,
+                                    (const char *)q->id.data);
     free_doc(&d->at.ptr[i]);
     d->at.len--;
     memmove(&d->at.ptr[i], &d->at.ptr[i + 1], (d->at.len - i) * sizeof(*d->at.ptr));
@@ -126,7 +128,8 @@ static int get(struct fake_docs *d, const Embertree__DocRequest *q, struct buf *
 
     d->gets++;
     if (i == d->at.len)
-        return err_set(e, ERR_NOT_FOUND, "no such document");
+        return err_set(e, ERR_NOT_FOUND, "there is no \"%.*s\"", (int)q->id.len,
+                       (const char *)q->id.data);
     const struct fake_doc *doc = &d->at.ptr[i];
     to.id = (ProtobufCBinaryData){ strlen(doc->id), (uint8_t *)doc->id };
     to.meta = (ProtobufCBinaryData){ doc->meta.len, (uint8_t *)(uintptr_t)doc->meta.ptr };

@@ -158,8 +158,82 @@ static void test_refused(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* ---- keys that may delete some series only --------------------------------------------------- */
+
+#define DELETE(what) "/api/v1/delete?query=" what "&confirm=" what
+#define POD_X        "%7Bpod=%22x%22%7D"
+#define LIMITED \
+    "[{\"tenants\":[\"anonymous\"],\"roles\":[\"delete\"],\"match\":\"{team=\\\"a\\\"}\"}]"
+
+static void told(size_t ingester, const char *id, const char *what, const char *const *matchers)
+{
+    const struct buf *got = &bed.ingesters[ingester].told;
+    Embertree__DeleteRequest *m =
+        embertree__delete_request__unpack(NULL, got->len, (const uint8_t *)(const void *)got->ptr);
+    size_t n = 0;
+
+    assert_non_null(m);
+    if (id)
+        assert_true(str_eqc(str_n(m->id.data, m->id.len), id));
+    assert_true(str_eqc(str_n(m->what.data, m->what.len), what));
+    for (; matchers[n]; n++) {
+        assert_true(n < m->n_matchers);
+        struct str name = str_n(m->matchers[n]->name.data, m->matchers[n]->name.len);
+        struct str value = str_n(m->matchers[n]->value.data, m->matchers[n]->value.len), want;
+        want = str_c(matchers[n]);
+        assert_int_equal(want.len, name.len + 1 + value.len);
+        assert_true(str_starts(want, name) && str_eq(str_sub(want, name.len + 1, want.len), value));
+    }
+    assert_int_equal(m->n_matchers, n);
+    embertree__delete_request__free_unpacked(m, NULL);
+}
+
+static void test_limited_key(void **state)
+{
+    static const char *const both[] = { "pod=x", "team=a", NULL }, *const pod[] = { "pod=x", NULL };
+    struct key_record *k = fake_identity("aaaaaaaaaaaa", LIMITED);
+
+    (void)state;
+    bed.door.who = k;
+    qbed_send(&bed, "POST", DELETE(POD_X) "&id=t-1", "", "");
+    net_pass(&bed.world, 100);
+    const char *reply = qbed_reply(&bed);
+    assert_int_equal(qbed_status(reply), 200);
+    has(qbed_body(reply), "\"id\":\"t-1\"");
+    has(qbed_body(reply), "\"what\":\"{pod=\\\"x\\\"}\"");
+    for (size_t i = 0; i < 2; i++)
+        told(i, "aaaaaaaaaaaa/t-1", "{pod=\"x\"} and {team=\"a\"}", both);
+    qbed_send(&bed, "POST", DELETE(POD_X) "&dry_run=1", "", ""); /* an id of the server's making */
+    net_pass(&bed.world, 100);
+    assert_int_equal(qbed_status(qbed_reply(&bed)), 200);
+    told(0, NULL, "{pod=\"x\"} and {team=\"a\"}", both);
+    static const struct {
+        const char *target, *want;
+        int status;
+    } refused[] = {
+        { "/api/v1/delete?all=1&confirm=anonymous", "scoped_key: ", 403 },
+        { "/api/v1/delete?all=1&dry_run=1", "scoped_key: ", 403 },
+        { DELETE(POD_X) "&id=0123456789012345678901234567890123456789012345678901", "at most 51",
+          400 },
+    };
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        qbed_send(&bed, "POST", refused[i].target, "", "");
+        net_pass(&bed.world, 100);
+        reply = qbed_reply(&bed);
+        assert_int_equal(qbed_status(reply), refused[i].status);
+        has(reply, refused[i].want);
+    }
+    bed.door.who = NULL;
+    qbed_send(&bed, "POST", DELETE(POD_X) "&id=t-1", "", "");
+    net_pass(&bed.world, 100);
+    assert_int_equal(qbed_status(qbed_reply(&bed)), 200);
+    told(0, "t-1", "{pod=\"x\"}", pod);
+    key_record_unref(k);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { T(test_phase), T(test_shard_without), T(test_refused) };
+    const struct CMUnitTest tests[] = { T(test_phase), T(test_shard_without), T(test_refused),
+                                        T(test_limited_key) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,9 @@
 {{- if and (has $role (list "monolithic" "ingester")) (not (kindIs "invalid" $v.files.retention)) -}}
 {{- $_ := set $out "retention" (dict "overrides" "/etc/embertree/files/retention") -}}
 {{- end -}}
+{{- if $v.secrets.identityExisting -}}
+{{- $_ := set $out "identity" (dict "file" "/etc/embertree/identity/identity.yaml") -}}
+{{- end -}}
 {{- if include "embertree.hasCold" . -}}
 {{- $_ := set $out "cold" (dict "s3_credentials_file" "/etc/embertree/cold/credentials") -}}
 {{- end -}}

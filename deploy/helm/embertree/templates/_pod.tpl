@@ -75,6 +75,9 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- if include "embertree.hasTokens" . }}
 - {name: tokens, mountPath: /etc/embertree/tokens, readOnly: true}
 {{- end }}
+{{- if .ctx.Values.secrets.identityExisting }}
+- {name: identity, mountPath: /etc/embertree/identity, readOnly: true}
+{{- end }}
 {{- if include "embertree.hasCold" . }}
 - {name: cold, mountPath: /etc/embertree/cold, readOnly: true}
 {{- end }}
@@ -150,6 +153,13 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
     secretName: {{ default (printf "%s-tokens" $full) .ctx.Values.secrets.tokensExisting }}
     defaultMode: 0440
     items: [{key: tokens.yaml, path: tokens.yaml}]
+{{- end }}
+{{- with .ctx.Values.secrets.identityExisting }}
+- name: identity
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    items: [{key: identity.yaml, path: identity.yaml}]
 {{- end }}
 {{- if include "embertree.hasCold" . }}
 - name: cold
