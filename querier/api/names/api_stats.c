@@ -14,6 +14,7 @@
  */
 #include <stdio.h>
 
+#include "common/identity/scope.h"
 #include "common/model/slot.h"
 #include "querier/api/api.h"
 #include "querier/merge/merged.h"
@@ -224,7 +225,8 @@ int api_profile_stats(struct query *q, struct err *e)
 
 enum { ASK_ESTIMATE };
 
-static void put_scope(struct query *q, const struct estimate_part *p, struct msg_out *o)
+/* `whole`: sizes that are those of whole services, which a key for some series does not learn. */
+static void put_scope(struct query *q, const struct estimate_part *p, bool whole, struct msg_out *o)
 {
     char name[64];
     int n = snprintf(name, sizeof(name), "%s %zu", route_moves(q->qr->route) ? "Shard" : "Ingester",
@@ -237,14 +239,15 @@ static void put_scope(struct query *q, const struct estimate_part *p, struct msg
     msg_out_u64(o, 4, "seriesCount", p->sum.series);
     msg_out_u64(o, 5, "profileCount", p->sum.writes);
     msg_out_u64(o, 6, "sampleCount", p->sum.samples);
-    msg_out_u64(o, 7, "indexBytes", p->sum.index_bytes);
+    msg_out_u64(o, 7, "indexBytes", whole ? p->sum.index_bytes : 0);
     msg_out_u64(o, 8, "profileBytes", p->sum.bytes);
-    msg_out_u64(o, 9, "symbolBytes", p->sum.dictionary_bytes);
+    msg_out_u64(o, 9, "symbolBytes", whole ? p->sum.dictionary_bytes : 0);
     msg_out_obj_end(o);
 }
 
 static int reply_estimate(struct query *q, struct err *e)
 {
+    bool whole = !scope_limited(q->identity, ROLE_READ, q->tenants, q->tenants_len);
     struct estimate x = { 0 };
     struct msg_out o;
 
@@ -253,7 +256,7 @@ static int reply_estimate(struct query *q, struct err *e)
     query_msg(q, &o);
     msg_out_list(&o, 1, "queryScopes");
     for (size_t i = 0; i < x.len; i++)
-        put_scope(q, &x.at[i], &o);
+        put_scope(q, &x.at[i], whole, &o);
     msg_out_list_end(&o);
     msg_out_obj(&o, 2, "queryImpact");
     msg_out_u64(&o, 2, "totalBytesInTimeRange", x.sum.bytes);
