@@ -5,7 +5,7 @@
  *
  *   1. Credential: the Unix socket, or Authorization (Bearer KEY; Basic, where the password is the
  *      key and the user name may name the tenant). A route that is open asks for none.
- *   2. Tenant: the only one that the grants name; else X-Scope-OrgID, else the user name of Basic.
+ *   2. Tenant: the only tenant of the grants; else X-Scope-OrgID, else the user name of Basic.
  *      A header that names a tenant without a grant is 403. "a|b" needs a grant for each.
  *      Where there is one tenant only, it is "anonymous", whatever is named.
  *   3. Role: one of the door's, in every tenant named (server routes: in any).
@@ -29,8 +29,9 @@ struct decide_in {
     int64_t now_ms;           /* engine time */
     bool multi, strict;       /* tenancy.multi, tenancy.strict */
     bool fresh;               /* false: records may be missing here, so an unknown key is 503 */
-    /* Knows what the options from before keys list (identity_older.h): who a request is that shows
-     * no key that is known. NULL: nobody; borrowed. May be NULL. */
+    /* Asked where a request shows no known key: the identity of a caller that an older option
+     * lists (identity_older.h). It returns NULL for others, else a record that is borrowed. May be
+     * NULL. */
     struct key_record *(*older)(void *cookie, const struct http_req *r);
     void *older_cookie;
 };

@@ -35,7 +35,7 @@
 
 static const struct conf_row rows[] = {
     CONF_ENUM(struct identity_conf, mode, "mode", "off", "off|observe|require",
-              "Whether callers must show an API key. off: nobody is asked; observe: nothing is "
+              "Whether callers must show an API key. off: no caller is asked; observe: nothing is "
               "refused, and metrics and the log say what require would refuse; require: a request "
               "without a key that may do it is refused."),
     CONF_STR(struct identity_conf, file, "file", "",
@@ -175,7 +175,7 @@ void identity_tick(struct identity *i)
         return;
     err_clear(&e);
     if (!identity_file_tick(i->file, &e) && e.code)
-        log_warn("the changed identity.file cannot be used; the keys of before stay", KV_ERR(&e));
+        log_warn("the changed identity.file cannot be used; its keys stay unchanged", KV_ERR(&e));
     if (i->mode == IDENTITY_REQUIRE)
         keystore_bootstrap(i->store);
 }
@@ -222,7 +222,7 @@ static void answer(struct identity *i, struct http_req *r, const struct http_doo
         answer_json(r, d);
 }
 
-/* Who fails too often hears when to try again, not why. */
+/* After too many failures the answer says when to try again, not what is wrong. */
 static void slow_down(struct identity *i, const struct http_req *r, struct decision *d)
 {
     uint32_t wait_s = throttle_fail(i->throttle, r->peer, clock_mono_ms(i->o.env->clock));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * identity.h: who may do what, for a process: its options, its registry, and the question that the
- * HTTP server asks before each handler.
+ * identity.h: API keys in a process: its options, its registry, and the question that the HTTP
+ * server asks before each handler.
  *
- *   identity.mode   off       nobody is asked; what http.admin_token_file and distributor.tokens_file
- *                             say holds as before
+ *   identity.mode   off       no caller is asked; http.admin_token_file and
+ *                             distributor.tokens_file hold as they always did
  *                   observe   each request is decided, and the refusals that `require` would make
  *                             are counted and logged; nothing is refused
  *                   require   each request is decided and refused
@@ -41,8 +41,8 @@ struct identity_opts {
     size_t other_keys_len;
     bool multi, strict;
     const char *own_tenant; /* where the process pushes its own profiles: identity_own_token */
-    /* Does the request show a token of http.admin_token_file? Then it is of a server-admin. And what
-     * a refusal tells besides, before it is answered. Both may be NULL. */
+    /* Does the request show a token of http.admin_token_file? Then it is of a server-admin. The
+     * second one adds headers to a refusal. Both may be NULL. */
     bool (*shows_token)(void *cookie, const struct http_req *r);
     void (*refusing)(void *cookie, struct http_req *r, const struct http_door *d);
     void *token_cookie; /* of both */
@@ -59,12 +59,11 @@ struct keystore *identity_keystore(struct identity *i);
 void identity_keys(struct identity *i, const struct str *keys, size_t n);
 /* Looks at the file and at the time; twice a second. */
 void identity_tick(struct identity *i);
-/* A way to tell the tenant by what a request shows, for senders from before keys: it may push there
- * (distributor.tokens_file). fn returns STR_NULL for who it does not know; NULL: no such way any
- * more. */
+/* Another credential beside keys, for distributor.tokens_file: fn returns the tenant to which a
+ * request may push by what it shows, or STR_NULL. NULL ends that. */
 typedef struct str (*identity_tokens_fn)(void *cookie, const struct http_req *r);
 void identity_tokens(struct identity *i, identity_tokens_fn fn, void *cookie);
-/* By which the process may push to own_tenant through its own door. NULL: nobody asks for one. */
+/* By which the process may push to own_tenant through its own door. NULL in mode off. */
 const char *identity_own_token(const struct identity *i);
 
 /* Decides a request. Mode require sets r->identity and r->tenants, or answers and returns false;
@@ -75,7 +74,7 @@ void identity_forget(struct identity *i, struct http_req *r);
 
 /* ---- for handlers, of a request that was admitted */
 
-/* The record, or NULL: nobody is asked here (off, observe), or the operator's socket. */
+/* The record, or NULL: in the modes off and observe, and of the operator's socket. */
 const struct key_record *identity_of(const struct http_req *r);
 /* "key:k3fT9aQz07Lm", "option:http.admin_token_file", "socket", "anonymous": for logs and
  * records. */

@@ -8,7 +8,7 @@
  * (common/obs/log.h) bounds them all.
  *
  * A line names the id of a key, which is public (key.h), and never more of what was shown: text
- * that is not a key may be a password that somebody mistook for one.
+ * that is not a key may be a password, sent by mistake.
  */
 #include "common/identity/identity_count.h"
 
@@ -86,7 +86,7 @@ void identity_count_free(struct identity_count *c)
 
 /* ---- the log -------------------------------------------------------------------------------- */
 
-/* Has a line of this key and reason been written in this hour? Notes that one is. */
+/* Has a line of this key and reason been written in this hour? If not, it counts as written now. */
 static bool told(struct identity_count *c, struct str who, const char *reason, int64_t now_ms)
 {
     uint64_t h = hash64(who.ptr, who.len, c->secret) ^ hash64(reason, strlen(reason), ~c->secret);

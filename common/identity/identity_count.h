@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * identity_count.h: what is told of decisions: metrics, and a line of the log per key and hour.
+ * identity_count.h: metrics of decisions, and a line of the log per key and hour.
  * Thread: the loop's.
  */
 #ifndef COMMON_IDENTITY_IDENTITY_COUNT_H

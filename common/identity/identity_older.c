@@ -4,10 +4,10 @@
  *
  * The options keep their own lists of secrets and compare them in constant time. What is added here
  * is only what the rules want to know of a caller: a record with grants. The number of records is
- * bounded; over it all are made anew as they are needed.
+ * bounded; over it the table starts empty again.
  *
  * The process itself is one of these callers: it pushes its own profiles through its own door
- * (common/obs/selfprof.h), with a token that it makes at its start and that nobody else knows.
+ * (common/obs/selfprof.h), with a token that it makes at its start and keeps to itself.
  */
 #include "common/identity/identity_older.h"
 
@@ -50,7 +50,7 @@ void identity_older_deinit(struct identity_older *o)
     o->admin = o->own = NULL;
 }
 
-/* Its id is that of no key: nobody can prove a hash of zeros, and it is never stored. */
+/* Its id is that of no key: no secret has a hash of zeros, and it is never stored. */
 static struct key_record *make(const char *option, const char *id, struct str tenant,
                                enum identity_role role)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * identity_older.h: identities without a key. Of the options from before keys: who shows a token of
- * http.admin_token_file is a server-admin, who shows one of distributor.tokens_file may push to its
- * tenant. They are in no registry: the options say who they are, and are asked each time. And the
- * process itself, which pushes its own profiles. Thread: the loop's.
+ * identity_older.h: identities without a key. Two older options stay valid as credentials: a token
+ * of http.admin_token_file makes a server-admin, and by one of distributor.tokens_file a sender may
+ * push to its tenant. They are in no registry: the options keep the secrets, and are asked each
+ * time. The third identity is of the process itself, which pushes its own profiles. Thread: the
+ * loop's.
  */
 #ifndef COMMON_IDENTITY_IDENTITY_OLDER_H
 #define COMMON_IDENTITY_IDENTITY_OLDER_H

@@ -2,10 +2,11 @@
  *
  * scope.c: reads the grants of an identity for one tenant.
  *
- * A grant counts for a role if it gives that role, or tenant-admin, which may push, read and delete.
- * A grant without `match` is for all series, so it wins over limited ones of the same role: grants
- * are added up, never taken away from each other. With `set` it is the other way round: a label that
- * any grant of pushes sets is set, since it is there to keep a sender from saying another one.
+ * A grant counts for a role if it gives that role, or tenant-admin, which may push, read and
+ * delete. A grant without `match` is for all series, so it wins over limited ones of the same role:
+ * grants are added up, never taken away from each other. With `set` it is the other way round: a
+ * label that any grant of pushes sets is set, since it is there to keep a sender from saying
+ * another one.
  *
  *   read   grants ──> those of role and tenant ──> one without match: all
  *                                              ──> one text: that

@@ -3,16 +3,16 @@
  * throttle: a bucket per source of failures.
  *
  * It is asked only after a key was found to be wrong. A right key is checked before, costs less to
- * check than it would to remember who asked, and so is never refused for what others do: nobody
- * behind a shared address, or with a key whose id is known, can be locked out.
+ * check than it would to remember its sender, and so is never refused for what others do: a shared
+ * address or a known key id locks no owner of a key out.
  *
- * Memory is fixed. Sources share 4,096 counters by a hash with a secret of this process, so that
- * nobody can choose to share one with somebody else. A counter is one time: when the bucket will be
+ * Memory is fixed. Sources share 4,096 counters by a hash with a secret of this process, so that no
+ * source can choose with which other one it shares. A counter is one time: when the bucket will be
  * empty (each failure moves it by THROTTLE_EVERY_MS). Refused ones do not move it, so that a source
  * which keeps trying gets one real answer per THROTTLE_EVERY_MS.
  *
- * A source is an IPv4 address, or the first 64 bits of an IPv6 address: who has one of those has
- * all of them.
+ * A source is an IPv4 address, or the first 64 bits of an IPv6 address, since a host has all the
+ * others behind these.
  */
 #include "common/identity/throttle.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * throttle.h: who fails to prove an identity too often is told to wait. Thread: the loop's.
+ * throttle.h: a source whose keys are wrong too often has to wait. Thread: the loop's.
  */
 #ifndef COMMON_IDENTITY_THROTTLE_H
 #define COMMON_IDENTITY_THROTTLE_H

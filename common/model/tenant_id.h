@@ -19,7 +19,7 @@ NODISCARD int tenant_id_check(struct str id, struct err *e);
 
 /* The names in a value of X-Scope-OrgID: sorted, each once, slices of it. "a|b" is two, and what
  * follows a ':' in a name is cut off; strict: one name, with neither. ERR_UNAUTHENTICATED "no org
- * id" where there is none; more than `many` is ERR_INPUT for one, else ERR_LIMIT. */
+ * id" if a name is missing; more than `many` is ERR_INPUT for one, else ERR_LIMIT. */
 NODISCARD int tenant_ids_read(struct str header, bool strict, size_t many, struct str *ret,
                               size_t *ret_len, struct err *e);
 

@@ -98,7 +98,7 @@ enum http_scope {
     HTTP_SCOPE_SET,     /* a push: the identity's labels are set */
     HTTP_SCOPE_REFUSE,  /* it has no labels to judge by: 403 */
 };
-#define HTTP_ROLES_OPEN 0u         /* for anybody, also without a credential */
+#define HTTP_ROLES_OPEN 0u         /* for all callers, also without a credential */
 #define HTTP_ROLES_ANY  (1u << 15) /* any identity */
 #define HTTP_ROLES_EDIT (1u << 14) /* the read role counts only with the grant's `edit` */
 struct http_door {

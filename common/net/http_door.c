@@ -256,7 +256,7 @@ static void allow_origin(struct http_xchg *x)
     http_reply_header(&x->req, "Access-Control-Allow-Origin", http_header(&x->req, "Origin"));
 }
 
-/* The row of the route and method; NULL: none, as of paths that nobody registered. */
+/* The row of the route and method; NULL: none, as of unknown paths. */
 static const struct http_door *door_of(const struct http_xchg *x)
 {
     enum http_method m = x->req.method == HTTP_HEAD ? HTTP_GET : x->req.method;

@@ -52,9 +52,9 @@ struct adhoc_job {
 /* Sets so much aside, until the end; never more than half of what all may have. ERR_BUSY. */
 NODISCARD int adhoc_job_take(struct adhoc_job *job, uint64_t bytes, struct err *e);
 
-/* Any thread. May the identity of the request see an upload with this owner? Who may see all series
- * of the tenant may see all uploads, others their own: an upload has labels of its sender's making,
- * which say nothing of who should see it. */
+/* Any thread. May the identity of the request see an upload with this owner? A key for all series
+ * of the tenant sees all uploads, others their own: an upload has labels of its sender's making,
+ * which say nothing of the readers it is for. */
 bool adhoc_job_sees(const struct adhoc_job *job, struct str owner);
 /* Pool. */
 void adhoc_work_upload(void *cookie); /* docs[0] and out are made, or err */

@@ -33,7 +33,7 @@ struct adhoc_meta {
     uint64_t samples; /* in it */
     const struct adhoc_type *types;
     size_t types_len;
-    struct str owner; /* empty: nobody was asked who they are */
+    struct str owner; /* empty: made on a server that asks for no keys */
 };
 
 /* The different types of a push, in its order, in the arena. ERR_LIMIT: it is full. */

@@ -283,7 +283,7 @@ static void send_delete(struct adhoc_job *job)
     send_doc(job, &m, on_changed);
 }
 
-/* Who may see their own uploads only must show first that it is one. */
+/* A key that sees its own uploads only: is it one of these? */
 static int ask_delete(struct adhoc_job *job, struct err *e)
 {
     if (adhoc_id_check(job->ask.id, e))

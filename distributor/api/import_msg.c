@@ -7,8 +7,8 @@
  * labels, depth, times, sums. What the sender says about tenant, shard, receipt and who will ask
  * for it is not believed but replaced.
  *
- * Labels that the identity of the request sets are replaced before anything is made of labels. Series
- * that become equal by that stay two, with two ids: their sums are right.
+ * Labels that the identity of the request sets are replaced before anything is made of labels.
+ * Series that become equal by that stay two, with two ids: their sums are right.
  *
  * Write ids: H(tenant secret; the sender's id of the series, or the bytes of the message; labels,
  * type). The same data sent again is thereby the same write, as long as ids are remembered. A

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * import_msg.h: one WriteRequest (proto/ingest.proto) of an unknown sender, checked like a push.
- * Its tenant, its shard and its write ids are replaced by those of this cluster, and labels that the
- * identity of the request sets are set.
+ * Its tenant, its shard and its write ids are replaced by those of this cluster, and labels that
+ * the identity of the request sets are set.
  */
 #ifndef DISTRIBUTOR_API_IMPORT_MSG_H
 #define DISTRIBUTOR_API_IMPORT_MSG_H

@@ -49,7 +49,7 @@ struct intake_opts {
     struct str tenant;     /* from intake_check; {NULL, 0}: checked by intake_start */
     struct tenant *entered; /* of that name, held by the caller, who paid its rates; or NULL */
     struct str key;         /* without http: in place of an Idempotency-Key, or {NULL, 0} */
-    /* Whose push it is, without http: NULL for what nobody was asked about. With http: its own. */
+    /* Without http: the identity that pushes, or NULL. With http it is that of the request. */
     const struct key_record *identity;
     const char *format; /* label of embertree_distributor_requests_total */
     struct str body;    /* what came over the wire: its size is charged and counted */

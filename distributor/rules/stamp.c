@@ -3,10 +3,10 @@
  * stamp.c: sets labels on each series of a push.
  *
  * This is done twice. Before the rules of the tenant: they see the labels that will be stored, so
- * that a sender who claims to be another team is not sampled, counted or let through as that one.
+ * that a sender who claims to be another team is not sampled, counted or let through as that team.
  * And after them, before places, write ids and series are made of the labels: a rule that drops or
- * renames such a label, which any editor of the rules could write, does not undo it. The second time
- * nothing changes where no rule touched them.
+ * renames such a label, which any editor of the rules could write, does not undo it. The second
+ * time nothing changes where no rule touched them.
  *
  * Labels that follow from others follow again: __service_name__ from service_name.
  */

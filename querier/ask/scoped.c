@@ -7,8 +7,9 @@
  *
  * Joining happens when a message is packed, not when a request is parsed: routes build their
  * matchers in many ways and add some on their way (of groups, of services), and none of them can
- * take the identity's away again. Where ingesters answer from sums without some labels, a matcher on
- * such a label leads them to the series, as one that a user typed (common/store/query/targets.c).
+ * take the identity's away again. Where ingesters answer from sums without some labels, a matcher
+ * on such a label leads them to the series, like a matcher that a
+ * user typed (common/store/query/targets.c).
  */
 #include "querier/ask/scoped.h"
 

@@ -5,8 +5,8 @@
  *
  * What is inside a struct scoped_matchers is known to scoped.c alone, and no other file of the
  * querier writes a matcher into a message (tests/lint/scope.py): a question without the identity's
- * matchers does not compile. The matchers travel in the field that ingesters have always read. A new
- * field would be skipped by an ingester of an older version, which would then answer too much.
+ * matchers does not compile. The matchers travel in the field that ingesters have always read. A
+ * new field would be skipped by an ingester of an older version, which would then answer too much.
  */
 #ifndef QUERIER_ASK_SCOPED_H
 #define QUERIER_ASK_SCOPED_H
@@ -19,7 +19,7 @@
 struct scoped_matchers;
 
 struct scoped_ask {
-    const struct key_record *who;     /* of the request; NULL: nobody was asked who it is */
+    const struct key_record *who;     /* of the request; NULL: the server asks for no keys */
     unsigned role;                    /* ROLE_READ, ROLE_DELETE */
     struct str tenant;                /* what is asked about; one */
     const struct selector *selectors; /* of the request, joined by AND; borrowed */

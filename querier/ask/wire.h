@@ -27,8 +27,8 @@ struct wire_query {
     uint64_t map_version;    /* by which the targets are all there are; 0: all are asked */
     bool leaf_items;         /* of timelines and functions: several replies will be united */
 };
-/* Of which series, and who is asked. Tenant and matchers of a message are those in `of`, which can
- * only be made for an identity; those of wire_query are what it is made from. */
+/* The series, and the ingester that is asked. Tenant and matchers of a message are those in `of`,
+ * which can only be made for an identity; those of wire_query are what it is made from. */
 struct wire_to {
     const struct scoped_matchers *of;
     const struct plan_target *target;

@@ -45,7 +45,7 @@ enum ask { ASK_NOTHING, ASK_DETACH, ASK_FETCH };
 struct async_entry {
     char id[ID_LEN + 1];
     char *owner;                /* owned; the tenants it reads */
-    uint8_t scope[SCOPE_BYTES]; /* who asked, and what they could see */
+    uint8_t scope[SCOPE_BYTES]; /* the identity that asked, and what it could see */
     enum async_status status;
     struct buf result;             /* SUCCESS */
     size_t held;                   /* of the memory of all queries */

@@ -7,8 +7,8 @@
  *      meta: status u8, with bit 7: fingerprint 32 bytes | why it failed, or that it is a part
  *      body: the message, as async.c keeps it
  *
- * The fingerprint says for whom it was made; a document without one was made for nobody in
- * particular (no identities). An older querier takes a status with bit 7 for a damaged document.
+ * The fingerprint says for which identity it was made; a document without one was made on a server
+ * that asks for no keys. An older querier takes a status with bit 7 for a damaged document.
  *
  * Thread: the loop's, but for share_read.
  */

@@ -4,7 +4,7 @@ Rules: include directions (common/STYLE.md, common/README.md), libraries confine
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
 one machine or one registry, the order of folders in a room (rooms.py),
-numbers of methods and layouts that agree (wire.py), citations that
+numbers of methods and layouts that agree (wire.py), matchers made in one place (scope.py), citations that
 have a target (cites.py), one version (release.py), plain words (words.py).
 """
 import pathlib
@@ -15,6 +15,7 @@ import sys
 import cites
 import release
 import rooms
+import scope
 import wire
 import words
 
@@ -182,6 +183,7 @@ def main():
     check_copies()
     wire.check(say)
     rooms.check(say)
+    scope.check(say)
     cites.check(say)
     release.check(say)
     words.check(say)

@@ -30,6 +30,8 @@ REGEX = "tests/unit/common/model/test_regex"
 MULTIPART = "tests/unit/distributor/formats/test_multipart"
 JFR = "tests/unit/distributor/formats/jfr/test_jfr_hostile"
 JSON = "tests/unit/common/net/test_json_in"
+LEAK = "tests/unit/querier/test_scope_leak"
+SET = "tests/unit/distributor/test_set"
 
 MUTANTS = [
     # ---- requests that can be read in two ways
@@ -110,4 +112,24 @@ MUTANTS = [
     # ---- what a push is told
     Mutant("intake_urgency", "distributor/intake/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE",
            "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE", "tests/unit/distributor/test_refused"),
+    # ---- keys that see, delete and push some series only
+    Mutant("scope_packer", "querier/ask/scoped.c", "    if (s->added)\n        pack_selector(s->added, &to);\n    CHECK(to.len == n);",
+           "    n = to.len;", LEAK),
+    Mutant("scope_tenant", "common/identity/scope.c", "    bool found = g->everywhere;", "    bool found = true;", LEAK),
+    Mutant("scope_none", "common/identity/scope.c", "    if (!found)\n", "    if (!found && 0)\n", LEAK),
+    Mutant("scope_fingerprint", "querier/async/async.c",
+           "strcmp(x->owner, owner) == 0 &&\n                  memcmp(x->scope, f->scope, SCOPE_BYTES) == 0))",
+           "strcmp(x->owner, owner) == 0))", LEAK),
+    Mutant("scope_shared", "querier/async/async_share.c", "if (memcmp(ret->scope, scope, SCOPE_BYTES) != 0)", "if (0)",
+           LEAK),
+    Mutant("scope_cached", "common/net/http_reply.c", "if (x->req.identity) {", "if (0) {", LEAK),
+    Mutant("scope_delete_all", "querier/api/tenant/api_delete.c", "if (!added || d->what.len || d->op == OP_LIST)",
+           "if (1)", "tests/unit/querier/test_delete"),
+    Mutant("set_off", "distributor/intake/intake_decode.c",
+           "    if (stamp_push(&p->push, &k->set, e) ||\n        rules_run(", "    if (rules_run(", SET),
+    Mutant("set_undone", "distributor/intake/intake_decode.c", "    if (stamp_push(&p->push, &k->set, e))\n        return e->code;\n",
+           "", SET),
+    Mutant("set_import", "distributor/api/import_msg.c", "for (size_t i = 0; set && i < set->len; i++) {",
+           "for (size_t i = 0; 0 && i < set->len; i++) {", SET),
+    Mutant("set_merge", "distributor/rules/stamp.c", "if (changed && !rules_merge(p))", "if (0)", SET),
 ]

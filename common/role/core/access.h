@@ -31,7 +31,7 @@ NODISCARD int access_init(struct access *a, const struct fs *fs, const char *fil
 bool access_admits(void *cookie, struct http_req *r, const struct http_door *door);
 
 /* Where identities are asked for (common/identity/identity.h): does the request show one of the
- * tokens, and where the socket is, for a refusal to somebody on this machine. */
+ * tokens, and where the socket is, for a refusal to a caller on this machine. */
 bool access_shows_token(void *cookie, const struct http_req *r);
 void access_hint(void *cookie, struct http_req *r, const struct http_door *door);
 

@@ -37,8 +37,8 @@ extern const struct conf_table http_options, log_options, cluster_options, data_
 size_t options_collect(const struct role *const *list,
                        const struct conf_table *ret[OPTIONS_TABLES_MAX]);
 
-/* The section "http" for the checks below: with identity.mode require callers are asked for keys, so
- * that any address may be listened on. */
+/* The section "http" for the checks below: with identity.mode require callers are asked for keys,
+ * so that any address may be listened on. */
 struct common_conf options_http(const struct conf *conf);
 /* What single rows cannot say: listen addresses, ingester lists that no other process can reach,
  * shards and ingesters that do not go together. ERR_CONFIG says what to change. */

@@ -86,7 +86,7 @@ struct role_ctx {
     struct loop *loop;
     struct pool *pool;
     struct http_server *http;  /* NULL in simulation */
-    struct identity *identity; /* who callers are; NULL: nobody asks (tests, simulation) */
+    struct identity *identity; /* API keys; NULL: no caller is asked (tests, simulation) */
     struct rpc_net *rpc;
     struct view *view;            /* names the leader of each shard; outlives the roles */
     struct coord *coord;          /* the same; NULL: there is no coordination service */

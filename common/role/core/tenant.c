@@ -24,7 +24,7 @@ static int decided(const struct http_req *r, size_t many, struct str *ret, size_
     if (r->tenants_len)
         return 0;
     /* The route is of no tenant (its version, say), and the identity may have none. A handler that
-     * asks all the same gets one whose data are empty, not one of the caller's choice. */
+     * asks gets a tenant without data, not a tenant of the caller's choice. */
     ret[0] = OF_NO_TENANT;
     *ret_len = 1;
     return 0;

@@ -291,6 +291,22 @@ static int start_socket(struct process *p, const struct common_conf *c, struct e
     return code;
 }
 
+/* Where callers and other roles come in, and what they must show. */
+static int start_doors(struct process *p, const struct common_conf *http, struct err *e)
+{
+    int code = start_http(p, http, e);
+
+    p->core.ctx.http = p->http;
+    if (!code)
+        code = start_socket(p, http, e);
+    if (!code)
+        code = cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
+    if (!code)
+        code = start_identity(p, e);
+    p->core.ctx.identity = p->identity;
+    return code;
+}
+
 /* The world of the roles, in the order in which one needs the other. */
 static int start_shared(struct process *p, struct err *e)
 {
@@ -355,16 +371,7 @@ static int start_shared(struct process *p, struct err *e)
                &(struct usage_build){ .version = EMBERTREE_VERSION, .commit = EMBERTREE_COMMIT },
                p->core.ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
-    code = start_http(p, http, e);
-    p->core.ctx.http = p->http;
-    if (!code)
-        code = start_socket(p, http, e);
-    if (!code)
-        code = cluster_keys_start(&p->keys, p->core.ctx.cluster, p->rpc, e);
-    if (!code)
-        code = start_identity(p, e);
-    p->core.ctx.identity = p->identity;
-    return code;
+    return start_doors(p, http, e);
 }
 
 int process_start(struct process *p, const char *program, const struct conf *conf,

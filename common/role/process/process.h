@@ -39,7 +39,7 @@ struct process {
     struct data_conf data; /* a copy; data.disk_reserve stays as configured */
     struct signals *signals;
     struct debug debug;
-    struct identity *identity; /* who callers are */
+    struct identity *identity; /* API keys */
     struct keys_routes keys_api;
     struct access access; /* to pages about the process */
     char *socket;         /* owned; path of the operator's Unix socket; NULL: none */

@@ -11,8 +11,8 @@
  *
  * An identity that may delete some series only (its grant has `match`) deletes what both the query
  * and its matchers select, and never everything. What is stored of such a delete says so: its text
- * has the matchers, and its id begins with the id of the key. So two identities that use the same id
- * do not meet, and neither learns what the other deleted.
+ * has the matchers, and its id begins with the id of the key. So two identities that use the same
+ * id do not meet, and neither learns what the other deleted.
  *
  * A delete is of one tenant. Shards of a tenant know different parts of it, so numbers of services
  * and series are sums over shards: what is spread over several counts on each, but for a service
@@ -144,7 +144,7 @@ static ProtobufCBinaryData out_str(struct str s)
     return (ProtobufCBinaryData){ s.len, out_ptr(s.ptr) };
 }
 
-/* Text and id as they are stored and listed. */
+/* Text and id in the form that is stored and listed. */
 static int put_names(const struct query *q, const struct deletion *d, const struct selector *added,
                      Embertree__DeleteRequest *r, struct err *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fake_identity.h: an HTTP server's doorman that lets everybody in as the identity that the test
+ * fake_identity.h: an HTTP server's doorman that lets each request in as the identity that the test
  * says, without keys. Thread: the loop's.
  */
 #ifndef TESTS_LIB_ROLES_FAKE_IDENTITY_H
@@ -13,7 +13,7 @@
 struct key_record *fake_identity(const char *id, const char *grants);
 
 struct fake_doorman {
-    struct key_record *who; /* borrowed; of requests from now on. NULL: nobody is asked */
+    struct key_record *who; /* borrowed; of requests from now on. NULL: no identity */
     const char *tenants[4]; /* of them; none: "anonymous" */
     struct str as[4];
 };

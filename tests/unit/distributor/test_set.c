@@ -101,7 +101,7 @@ static void test_pushes(void **state)
     two_teams(&pprof);
     dist_bed_init(&b, 1, NULL);
     push(&b, FORGED, STR("x 1\n"));
-    (void)expect_team(&b, 0, "b", 1); /* nobody is asked: the sender is believed */
+    (void)expect_team(&b, 0, "b", 1); /* no keys: the sender is believed */
     push(&b, SILENT "&format=pprof", buf_str(&pprof));
     assert_int_equal(b.writes.len, 2);
     b.door.who = k;
@@ -119,7 +119,7 @@ static void test_pushes(void **state)
     key_record_unref(k);
 }
 
-/* Rules that drop, rename or replace the label; the sum is what it was. */
+/* Rules that drop, rename or replace the label; the sum stays the same. */
 static void test_rules_do_not_undo_it(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void test_rules_do_not_undo_it(void **state)
         "z}]}\n",
         "defaults: {relabel: [{action: labelmap, regex: team, replacement: crew}, "
         "{action: labeldrop, regex: team}]}\n",
-        /* Rules see the label as it will be stored, not as it was forged. */
+        /* Rules see the label as it will be stored, not the forged value. */
         "defaults: {drop: ['{team=\"b\"}']}\n",
     };
     struct key_record *k = fake_identity("aaaaaaaaaaaa", TEAM);

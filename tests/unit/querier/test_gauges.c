@@ -238,17 +238,20 @@ static void test_asked_for_where_several_answer(void **state)
                                  .profile_type = STR(HEAP),
                                  .leaf_items = several };
         struct arena *a = arena_new(MIB);
+        struct wire_to to = { .target = &t };
         struct buf out;
         struct err e;
 
+        assert_int_equal(
+            scoped_matchers_make(&(struct scoped_ask){ .tenant = wq.tenant }, a, &to.of, &e), 0);
         buf_init(&out, KIB);
-        assert_int_equal(wire_put_timeline(&wq, &tl, &t, a, &out, &e), 0);
+        assert_int_equal(wire_put_timeline(&wq, &tl, &to, a, &out, &e), 0);
         Embertree__TimelineRequest *r =
             embertree__timeline_request__unpack(NULL, out.len, (const uint8_t *)out.ptr);
         assert_int_equal(r->leaf_items, several);
         embertree__timeline_request__free_unpacked(r, NULL);
         out.len = 0;
-        assert_int_equal(wire_put_functions(&wq, &wf, &t, a, &out, &e), 0);
+        assert_int_equal(wire_put_functions(&wq, &wf, &to, a, &out, &e), 0);
         Embertree__FunctionsRequest *f =
             embertree__functions_request__unpack(NULL, out.len, (const uint8_t *)out.ptr);
         assert_int_equal(f->leaf_items, several);

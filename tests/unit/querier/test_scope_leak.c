@@ -220,7 +220,7 @@ static void test_every_route(void **state)
         xfree(typed);
         xfree(open);
     }
-    assert_in_range(seen, 35, ARRAY_LEN(rows)); /* the words are there for who may see them */
+    assert_in_range(seen, 35, ARRAY_LEN(rows)); /* a request without an identity sees the words */
     key_record_unref(a);
     qbed_deinit(&b);
 }
@@ -377,7 +377,7 @@ static void test_results_belong_to_who_asked(void **state)
             char *mine = fetch(beds[k], id), *none = fetch(beds[k], absent);
             assert_int_equal(qbed_status(mine), 404);
             assert_null(strstr(mine, "apple"));
-            /* But for the id itself, the words are those of an id that nobody has. */
+            /* But for the id itself, the words are those of an id that does not exist. */
             char *at = strstr(mine, id), *want = strstr(none, absent);
             assert_true(at && want);
             memcpy(at, absent, strlen(absent));

@@ -69,8 +69,8 @@ static void test_sources(void **state)
     assert_true(shared < ARRAY_LEN(other));
 }
 
-/* A hundred thousand sources that fail once each: almost none of them hears of the others, in the
- * memory of 4,096 counters that are emptied in time. */
+/* A hundred thousand sources that fail once each: almost none of them has to wait for others, in
+ * the memory of 4,096 counters that are emptied in time. */
 static void test_many(void **state)
 {
     struct throttle *t = throttle_new();

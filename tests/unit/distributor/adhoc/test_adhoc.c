@@ -236,7 +236,7 @@ static void test_meta(void **state)
     const struct adhoc_type types[] = { { STR("p:x:count:p:n"), STR_NULL, 7 },
                                         { STR("q:x:count:p:n"), STR_NULL, INT64_MAX },
                                         { STR("q:y:bytes:p:n"), STR_NULL, 0 } };
-    struct adhoc_meta m = { STR("a name"), STR("pprof"), 12345, 678, types, 3 }, got;
+    struct adhoc_meta m = { STR("a name"), STR("pprof"), 12345, 678, types, 3, STR_NULL }, got;
     struct arena *a = arena_new(MIB);
     struct buf b;
 
@@ -250,8 +250,19 @@ static void test_meta(void **state)
         assert_true(str_eq(got.types[i].id, types[i].id) && got.types[i].total == types[i].total);
     assert_true(str_eqc(got.types[1].shown, "q:x:count:p:n")); /* two are called x */
     assert_true(str_eqc(got.types[2].shown, "y"));
+    assert_int_equal(got.owner.len, 0);
     for (size_t i = 0; i < b.len; i++)
         assert_int_equal(adhoc_meta_read(str_sub(buf_str(&b), 0, i), a, &got, &e), ERR_CORRUPT);
+    /* The owner stands behind what older versions wrote, and read. */
+    size_t without = b.len;
+    buf_reset(&b);
+    m.owner = STR("aaaaaaaaaaaa");
+    adhoc_meta_pack(&m, &b);
+    assert_int_equal(adhoc_meta_read(buf_str(&b), a, &got, &e), 0);
+    assert_true(str_eqc(got.owner, "aaaaaaaaaaaa") && got.types_len == 3);
+    for (size_t i = 0; i < b.len; i++)
+        assert_int_equal(adhoc_meta_read(str_sub(buf_str(&b), 0, i), a, &got, &e),
+                         i == without ? 0 : ERR_CORRUPT);
     buf_deinit(&b);
     arena_free(a);
 }

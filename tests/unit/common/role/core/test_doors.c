@@ -107,7 +107,7 @@ static void on_forget(void *cookie, struct http_req *r)
 }
 
 /* A client that is not admitted reaches no handler. The question names the route's own row, and at
- * the end of each request what was kept of it is given back, once. */
+ * the end of each request `forget` is called, once. */
 static void test_needs(void **state)
 {
     const struct http_door *d;
@@ -131,7 +131,7 @@ static void test_needs(void **state)
         with += d[i].needs != HTTP_NEEDS_NOTHING;
     }
     assert_true(with > 15);
-    asked = NULL; /* a wrong method is told without a question, and OPTIONS, too */
+    asked = NULL; /* no question for a wrong method, and none for OPTIONS */
     assert_int_equal(
         send_row(&w, &(struct http_door){ .methods = HTTP_DELETE, .path = "/ingest" }, ""), 405);
     assert_int_equal(
