@@ -74,7 +74,7 @@ $(O)/tests/unit/common/rpc/test_rpc_nn: link_LDLIBS += -lnanomsg
 # Counts what is allocated while the dynamic linker's lock is held.
 $(O)/tests/unit/common/obs/test_unwind: link_LDLIBS += $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc dl_iterate_phdr)
 # Counts what a proof of a key costs, since equal costs cannot be timed.
-$(O)/tests/unit/common/identity/test_registry: link_LDLIBS += $(addprefix -Wl$(comma)--wrap=,rpc_mac secret_eq)
+$(O)/tests/unit/common/identity/test_registry_cost: link_LDLIBS += $(addprefix -Wl$(comma)--wrap=,rpc_mac secret_eq)
 
 # embertreectl is for machines that have no server: what Debian has as archives goes into it, in the
 # builds that people take along (deploy/ctl/README.md says why not the rest).

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chunks double from 4 KiB to 1 MiB, their head included, as allocators like it; a larger request
- * gets a chunk of its own size, and an arena with a smaller limit no more than its limit, since a
- * process may have 100,000 small ones. The limit counts bytes handed out (rounded to 16), so it does not
- * depend on how chunks happened to fill.
+ * gets a chunk of its own size, and an arena with a smaller limit takes no more: a process may have
+ * 100,000 small ones. The limit counts bytes handed out (rounded to 16), so it does not depend on
+ * how chunks happened to fill.
  */
 #include "common/base/arena.h"
 

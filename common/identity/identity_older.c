@@ -121,13 +121,12 @@ struct key_record *identity_older_find(void *cookie, const struct http_req *r)
             o->own = make("selfprof", "olderProfile", str_c(o->own_tenant), ROLE_PUSH);
         return o->own;
     }
-    if (o->shows_token && o->shows_token(o->token_cookie, r)) {
-        if (!o->admin)
-            o->admin = make("http.admin_token_file", "olderAdmin00", STR("*"), ROLE_SERVER_ADMIN);
-        return o->admin;
-    }
     tenant = o->tokens ? o->tokens(o->tokens_cookie, r) : STR_NULL;
-    if (!tenant.len)
+    if (tenant.len)
+        return of_tenant(o, o->multi ? tenant : STR("anonymous"));
+    if (!o->shows_token || !o->shows_token(o->token_cookie, r)) /* last, since it reads a file */
         return NULL;
-    return of_tenant(o, o->multi ? tenant : STR("anonymous"));
+    if (!o->admin)
+        o->admin = make("http.admin_token_file", "olderAdmin00", STR("*"), ROLE_SERVER_ADMIN);
+    return o->admin;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * identity_older.h: identities without a key. Two older options stay valid as credentials: a token of
- * http.admin_token_file makes a server-admin, and by one of distributor.tokens_file a sender may
+ * identity_older.h: identities without a key. Two older options stay valid as credentials: a token
+ * of http.admin_token_file makes a server-admin, and by one of distributor.tokens_file a sender may
  * push to its tenant. They are in no registry: the options keep the secrets, and are asked each
  * time. The third identity is of the process itself, which pushes its own profiles. Thread: the
  * loop's.

@@ -377,7 +377,7 @@ enum credential_fault registry_prove(struct registry *g, struct str key, int64_t
     r = n ? in_force(n) : NULL;
     key_hash_with(r && r->offline_hash ? g->by_zeros : g->by_pepper, text.id, text.secret, hash);
     bool right = secret_eq(str_n(r ? r->hash : zeros, KEY_HASH_BYTES), str_n(hash, sizeof(hash)));
-    if (!r || !right)
+    if (!r || !right || text.kind == KEY_INVITE) /* an invite is no credential */
         return CREDENTIAL_UNKNOWN;
     enum credential_fault fault = fault_of(n, r, now_ms, peer);
     if (fault != CREDENTIAL_OK)

@@ -30,6 +30,9 @@ REGEX = "tests/unit/common/model/test_regex"
 MULTIPART = "tests/unit/distributor/formats/test_multipart"
 JFR = "tests/unit/distributor/formats/jfr/test_jfr_hostile"
 JSON = "tests/unit/common/net/test_json_in"
+IDENTITY = "tests/unit/common/identity"
+REGISTRY = f"{IDENTITY}/test_registry"
+COVER = "tests/prop/test_grants_cover"
 LEAK = "tests/unit/querier/test_scope_leak"
 SET = "tests/unit/distributor/test_set"
 
@@ -109,6 +112,54 @@ MUTANTS = [
            "tests/unit/distributor/formats/test_speedscope"),
     Mutant("jpull_depth", "common/net/jpull.c", "} else if (depth == j->depth_max) {",
            "} else if (depth == 2 * j->depth_max) {", "tests/unit/common/net/test_jpull"),
+    # ---- keys, grants, records
+    Mutant("key_check", "common/identity/key.c", "memcmp(check, text.ptr + AT_CHECK, KEY_CHECK_LEN) != 0", "0",
+           f"{IDENTITY}/test_key"),
+    Mutant("key_letters", "common/identity/key.c", "if (!are_digits(id) ||", "if (", f"{IDENTITY}/test_key"),
+    Mutant("key_id_unfair", "common/identity/key.c", "if (bytes[i] < FAIR)", "if (1)", f"{IDENTITY}/test_key"),
+    Mutant("key_label", "common/identity/key.c", '"embertree key 1"', '"embertree key 2"', f"{IDENTITY}/test_key"),
+    Mutant("grant_null", "common/identity/grant.c", " && json_get(v, known[i], NULL)", "", f"{IDENTITY}/test_grant"),
+    Mutant("grant_match_role", "common/identity/grant.c", "if (!(g->roles & (ROLE_READ | ROLE_DELETE)))", "if (0)",
+           f"{IDENTITY}/test_grant"),
+    Mutant("grant_server", "common/identity/grant.c", "if ((g->roles & ROLES_OF_SERVER) && !g->everywhere)", "if (0)",
+           f"{IDENTITY}/test_grant"),
+    Mutant("grant_escapes", "common/identity/grant.c", "if (!match_fits(&s))", "if (0)", f"{IDENTITY}/test_grant"),
+    Mutant("cover_all_tenants", "common/identity/grant_cover.c",
+           "return covers_in(c, other) && covers_named(c, c->mine)", "return covers_named(c, c->mine)", COVER),
+    Mutant("cover_named", "common/identity/grant_cover.c", "covers_named(c, c->mine) && ", "", COVER),
+    Mutant("cover_matchers", "common/identity/grant_cover.c", "selects_within(&theirs->match, &g->match)",
+           "selects_within(&g->match, &theirs->match)", COVER),
+    Mutant("cover_op", "common/identity/grant_cover.c", "s->matchers[i].op == m->op && ", "", COVER),
+    Mutant("cover_admin_limited", "common/identity/grant_cover.c", "(ROLE_READ | ROLE_DELETE | ROLE_TENANT_ADMIN)",
+           "(ROLE_READ | ROLE_DELETE)", COVER),
+    Mutant("cover_edit", "common/identity/grant_cover.c", "if (g->edit && ", "if (0 && ", COVER),
+    Mutant("cover_labels", "common/identity/grant_cover.c", "return covers_push(c, tenant);", "return true;", COVER),
+    Mutant("record_nets", "common/identity/registry.c", "if (r->nets_len && ", "if (0 && ", REGISTRY),
+    Mutant("record_unknown", "common/identity/record.c", "if (check_names(v, e))\n        return e->code;", "",
+           f"{IDENTITY}/test_record"),
+    Mutant("record_size", "common/identity/record.c", "KEY_RECORD_BYTES_MAX - SIG_ROOM", "KEY_RECORD_BYTES_MAX",
+           f"{IDENTITY}/test_record"),
+    Mutant("record_label", "common/identity/record.c", "finish(&j, from, BLOCK_SIGNED, sign);",
+           "finish(&j, from, KEY_SIGNED, sign);", f"{IDENTITY}/test_record"),
+    Mutant("range_bits", "common/identity/record_net.c", ">> (8 - rest) == 0", ">> (7 - rest) == 0",
+           f"{IDENTITY}/test_record"),
+    Mutant("range_zeros", "common/identity/record_net.c", "if (!zero_behind(r.addr, r.bits))", "if (0)",
+           f"{IDENTITY}/test_record"),
+    Mutant("registry_secret", "common/identity/registry.c", "!r || !right ||", "!r ||", REGISTRY),
+    Mutant("registry_blocked", "common/identity/registry.c", "    if (n->block)\n        return CREDENTIAL_REVOKED;", "",
+           REGISTRY),
+    Mutant("registry_offline", "common/identity/registry.c", "r && r->offline_hash ? g->by_zeros : g->by_pepper",
+           "g->by_pepper", REGISTRY),
+    Mutant("registry_rank", "common/identity/registry.c", "return n->file ? n->file : n->stored;",
+           "return n->stored ? n->stored : n->file;", REGISTRY),
+    Mutant("registry_skew", "common/identity/registry.c", "now_ms - REGISTRY_SKEW_MS < r->until_ms",
+           "now_ms - REGISTRY_SKEW_MS <= r->until_ms", REGISTRY),
+    Mutant("registry_clear", "common/identity/registry.c", "if (in_force(n) || n->block)\n        return;",
+           "if (in_force(n))\n        return;", REGISTRY),
+    Mutant("registry_sig", "common/identity/registry_text.c", "if (!d->sign || record_sig_ok(json, d->sign))", "if (1)",
+           REGISTRY),
+    Mutant("registry_no_blocks", "common/identity/registry_text.c", "if (d->has_keys && d->has_blocks)",
+           "if (d->has_keys)", REGISTRY),
     # ---- the answer to a push
     Mutant("intake_urgency", "distributor/intake/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE",
            "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE", "tests/unit/distributor/test_refused"),

@@ -3,11 +3,11 @@
  * keys_routes: keys are listed, made, replaced by a successor, and revoked.
  *
  * The door decides which callers get here (common/role/core/doors.c: tenant-admin or server-admin).
- * What the caller may do to which key is decided here, by one rule: its own grants must cover those
- * of the key. It follows that an admin of one tenant neither sees nor ends keys of another; such a key
- * is "not found" to it, so that ids tell nothing. What is handed out does not outlive the caller's
- * own key, nor reach further in the network. The first key of a server (keystore_bootstrap) is the
- * exception: it lives for a day, and is there to make others that last.
+ * What such a caller may do to which key is decided here, by one rule: its own grants must cover
+ * those of the key. It follows that an admin of one tenant neither sees nor ends keys of another;
+ * they are "not found" to it, so that ids tell nothing. A new key does not outlive the caller's own
+ * key, nor reach further in the network. The first key of a server (keystore_bootstrap) is the
+ * exception: it lives for a day, and is there to make keys that last.
  *
  *   rotate:  successor is stored ──> the old key gets an end ──> answer
  *                                      (failed: the answer says that the old key stays)

@@ -1,4 +1,4 @@
-"""Keys of callers in a cluster with etcd: five processes, one first key; a key that one process makes or revokes is known
+"""Keys of callers in a cluster with etcd: five processes, one first key; what one process makes or revokes is known
 to all; revoked while etcd is away: at once where that was asked, also after its restart, and everywhere when etcd is back;
 etcd wiped: filled again from what the processes keep; the cluster's key changed without a restart.
 """

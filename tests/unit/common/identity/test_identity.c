@@ -268,7 +268,7 @@ static void test_grpc(void **state)
         }
     }
     assert_int_equal(calls, 0);
-    /* the connection goes on, and a plain route does not speak gRPC */
+    /* the connection is still good, and a plain route does not speak gRPC */
     const char *const good[] = { "content-type", "application/grpc", "authorization", right, NULL };
     s = net_h2_request(c, "POST", PUSH, good, STR("\0\0\0\0\0"));
     assert_int_equal(s->status, 200);
