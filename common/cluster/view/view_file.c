@@ -21,7 +21,7 @@
 
 #define SAVE_AFTER_MS  1000
 #define SAVE_SOON_MS   20   /* of many shards that get a leader at once, most come in this time */
-#define AGAIN_AFTER_MS 5000 /* it could not be written */
+#define AGAIN_AFTER_MS 5000 /* it could not be written; SAVE_AFTER_MS if this node leads */
 #define FILE_MAX       (64 * MIB)
 
 struct save {            /* one write; frees itself */
@@ -30,7 +30,7 @@ struct save {            /* one write; frees itself */
     char *path; /* owned */
     struct buf text;
     uint64_t version; /* of the map in it */
-    bool written;
+    bool written, soon;
     struct err err;
 };
 struct view_file {
@@ -105,8 +105,11 @@ static void save_done(void *cookie)
             f->kept = s->version;
         if (s->err.code)
             f->o.failed(f->o.cookie, &s->err);
-        if (f->due || s->err.code)
-            loop_timer_start(f->timer, s->err.code ? AGAIN_AFTER_MS : wait_ms(f), 0);
+        f->soon |= s->soon && s->err.code;
+        if (s->err.code)
+            loop_timer_start(f->timer, f->soon ? SAVE_AFTER_MS : AGAIN_AFTER_MS, 0);
+        else if (f->due)
+            loop_timer_start(f->timer, wait_ms(f), 0);
         f->due = f->due || s->err.code; /* what waits for it waits until it is there */
     }
     buf_deinit(&s->text);
@@ -117,15 +120,18 @@ static void save_done(void *cookie)
 static void on_timer(void *cookie)
 {
     struct view_file *f = cookie;
+    bool soon = f->soon;
     struct save *s;
 
     f->due = f->soon = false;
     if (!f->o.view->map)
         return;
     s = XNEW(struct save);
-    *s = (struct save){
-        .f = f, .fs = f->o.fs, .path = xstrdup(f->path), .version = f->o.view->map->version
-    };
+    *s = (struct save){ .f = f,
+                        .fs = f->o.fs,
+                        .path = xstrdup(f->path),
+                        .version = f->o.view->map->version,
+                        .soon = soon };
     buf_init(&s->text, FILE_MAX);
     save_text(f->o.view, &s->text);
     f->saving = s;
@@ -137,7 +143,8 @@ static void on_timer(void *cookie)
         save_work(s);
         save_done(s);
     } else if (!pool_submit(f->o.pool, f->o.loop, save_work, save_done, s)) {
-        f->due = true; /* all processors are busy: a second later */
+        f->due = true; /* all processors are busy: a little later */
+        f->soon = soon;
         save_done(s);
     }
 }

@@ -73,13 +73,10 @@ static int take_vectors(struct check *c, struct walk *w, uint32_t level, struct 
     while (!rc && w->valid && order(&at, w, level) == 0) {
         struct vec_reader r;
         struct sums *s = &into[(w->first - w->t) / LEVELS[level].node];
-        rc = vec_peek(kv_iter_value(w->it), &r, e);
-        if (rc == ERR_CORRUPT) { /* found by the rule of vectors already */
+        if (vec_peek(kv_iter_value(w->it), &r, e)) /* found by the rule of vectors already */
             s->saturated = true;
-            rc = 0;
-        } else {
+        else
             *s = (struct sums){ r.meta.total, r.meta.writes, r.meta.saturated };
-        }
         err_clear(e);
         kv_iter_next(w->it);
         rc = settle(c, w, false, level, e);

@@ -354,33 +354,57 @@ static void test_saved(void **state)
     saves(inline_pool);
 }
 
+static bool full;
+
+static int full_write(const struct fs *fs, const char *path, struct str data, struct err *e)
+{
+    return full ? err_set(e, ERR_IO, "no space") : fs_real()->write_file(fs, path, data, e);
+}
+
+static void name_leader(struct bed *b, int term, const char *leader)
+{
+    char text[128];
+
+    (void)snprintf(text, sizeof(text), "{\"term\":%d,\"leader\":\"%s\",\"members\":[\"b\",\"c\"]}",
+                   term, leader);
+    coord_site_put(b->site, STR("/e/ring/shard/0001"), str_c(text));
+}
+
 /* A leader that restarts while etcd is away leads again by the record in its file: so a record that
- * names it is saved at once, though another write has just been planned for later. */
+ * names it is saved at once, though another write has just been planned for later; and where the
+ * disk is full, a second after it has room again. */
 static void test_saved_at_once(void **state)
 {
+    struct fs fs = *fs_real();
     struct bed b;
 
     (void)state;
+    fs.write_file = full_write;
     open_bed(&b);
     close_view(&b);
     b.coord = coord_sim_new(b.site);
     b.view = view_new_coord(&(struct view_opts){ .loop = b.loop,
                                                  .coord = b.coord,
                                                  .prefix = "/e",
-                                                 .fs = fs_real(),
+                                                 .fs = &fs,
                                                  .file = b.file,
                                                  .keeps = true,
                                                  .node = "b" });
     view_watch(b.view, on_view, &b);
     pass(&b, 3000);
-    coord_site_put(b.site, STR("/e/ring/shard/0001"),
-                   STR("{\"term\":50,\"leader\":\"c\",\"members\":[\"b\",\"c\"]}"));
+    name_leader(&b, 50, "c");
     pass(&b, 300);
     assert_false(saved_has(&b, "\\\"term\\\":50,"));
-    coord_site_put(b.site, STR("/e/ring/shard/0001"),
-                   STR("{\"term\":51,\"leader\":\"b\",\"members\":[\"b\",\"c\"]}"));
+    name_leader(&b, 51, "b");
     pass(&b, 300);
     assert_true(saved_has(&b, "\\\"term\\\":51,"));
+    full = true;
+    name_leader(&b, 52, "b");
+    pass(&b, 3300);
+    assert_false(saved_has(&b, "\\\"term\\\":52,"));
+    full = false;
+    pass(&b, 1300);
+    assert_true(saved_has(&b, "\\\"term\\\":52,"));
     close_bed(&b);
 }
 
