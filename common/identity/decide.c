@@ -72,8 +72,8 @@ static void read_basic(struct str coded, struct arena *a, struct str *ret_key, s
     buf_deinit(&plain);
 }
 
-bool credential_of(struct str authorization, struct arena *a, struct str *ret_key,
-                   struct str *ret_wish)
+bool decide_credential(struct str authorization, struct arena *a, struct str *ret_key,
+                       struct str *ret_wish)
 {
     struct str header = str_trim(authorization), rest;
 
@@ -138,7 +138,7 @@ static int find_who(const struct decide_in *in, struct str authorization, struct
     enum credential_fault fault = CREDENTIAL_NONE;
     struct str key;
 
-    if (credential_of(authorization, in->r->arena, &key, ret_wish))
+    if (decide_credential(authorization, in->r->arena, &key, ret_wish))
         fault = registry_prove(in->registry, key, in->now_ms, in->r->peer, &d->who);
     if (fault == CREDENTIAL_OK)
         return 0;
@@ -257,7 +257,7 @@ static void put_roles(unsigned roles, struct buf *out)
     for (unsigned bit = 1; bit < HTTP_ROLES_EDIT; bit <<= 1) {
         if (!(roles & bit))
             continue;
-        (void)buf_addf(out, "%s%s%s", between, identity_role_name(bit),
+        (void)buf_addf(out, "%s%s%s", between, grants_role_name(bit),
                        bit == ROLE_READ && roles & HTTP_ROLES_EDIT ? " with \"edit\"" : "");
         between = " or ";
     }

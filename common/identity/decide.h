@@ -48,7 +48,7 @@ void decide(const struct decide_in *in, struct decision *ret);
 
 /* The key and the tenant wish (STR_NULL: none) that a header shows; false if it shows no
  * credential. The slices lie in the header or in the arena. */
-bool credential_of(struct str authorization, struct arena *a, struct str *ret_key,
-                   struct str *ret_wish);
+bool decide_credential(struct str authorization, struct arena *a, struct str *ret_key,
+                       struct str *ret_wish);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * file: identity.file, and when it is read again.
  *
- * Each entry becomes the JSON of a record, which key_record_read checks as it checks one of the
+ * Each entry becomes the JSON of a record, which record_key_read checks as it checks one of the
  * coordination service: there is one set of rules. What is checked here is what a file adds: its
  * keys and their lines, the two kinds of hashes, a date, and that no id comes twice.
  *
@@ -206,13 +206,13 @@ static int entry(const struct conf_node *map, const char *file, struct key_recor
     int code = put_entry(map, file, &b, &offline, e);
     if (!code && !buf_ok(&b))
         code = conf_node_fail(map, file, e, "the entry takes over %d bytes", KEY_RECORD_BYTES_MAX);
-    if (!code && key_record_read(buf_str(&b), &r, &why))
+    if (!code && record_key_read(buf_str(&b), &r, &why))
         code = conf_node_fail(map, file, e, "%.400s", why.text);
     buf_deinit(&b);
     if (code)
         return code;
     if (!r->grants.len) {
-        key_record_unref(r);
+        record_key_unref(r);
         return conf_node_fail(map, file, e,
                               "grants: want a list such as [{tenants: [shop], roles: [push]}]");
     }
@@ -227,7 +227,7 @@ static int entry(const struct conf_node *map, const char *file, struct key_recor
 static void drop(struct key_record **r, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        key_record_unref(r[i]);
+        record_key_unref(r[i]);
     xfree(r);
 }
 

@@ -34,7 +34,7 @@ static const struct {
     { "scrape", ROLE_SCRAPE },
 };
 
-const char *identity_role_name(unsigned role)
+const char *grants_role_name(unsigned role)
 {
     for (size_t i = 0; i < ARRAY_LEN(roles); i++)
         if (roles[i].role == role)
@@ -42,7 +42,7 @@ const char *identity_role_name(unsigned role)
     return NULL;
 }
 
-unsigned identity_role_of(struct str name)
+unsigned grants_role_of(struct str name)
 {
     for (size_t i = 0; i < ARRAY_LEN(roles); i++)
         if (str_eqc(name, roles[i].name))
@@ -120,7 +120,7 @@ static int read_roles(const struct json_val *v, struct grant *g, struct err *e)
 
         if (json_take_str(json_at(v, i), "roles", &name, e))
             return e->code;
-        unsigned role = identity_role_of(name);
+        unsigned role = grants_role_of(name);
         if (!role)
             return err_set(e, ERR_INPUT,
                            "roles: \"%.*s\" is not a role; want push, read, delete, tenant-admin, "

@@ -77,8 +77,8 @@ bool grants_read_all(const struct grants *g, unsigned role, struct str tenant);
 bool grants_cover(const struct grants *mine, const struct grants *theirs, struct err *e);
 
 /* "push", ...; NULL for anything else than one bit. */
-const char *identity_role_name(unsigned role);
+const char *grants_role_name(unsigned role);
 /* 0: no role is called this. */
-unsigned identity_role_of(struct str name);
+unsigned grants_role_of(struct str name);
 
 #endif

@@ -192,11 +192,11 @@ static bool covers_role(const struct cover *c, unsigned role, struct str tenant)
     const struct grant *g = &c->theirs->ptr[c->at];
 
     if (!has_role(c->mine, role, tenant))
-        return lacks(c, identity_role_name(role), "", tenant);
+        return lacks(c, grants_role_name(role), "", tenant);
     if (role == ROLE_PUSH)
         return covers_push(c, tenant);
     if ((role & ROLES_OF_SERIES) && !covers_series(c->mine, role, false, g, tenant))
-        return lacks(c, identity_role_name(role), " without the matchers of its grant", tenant);
+        return lacks(c, grants_role_name(role), " without the matchers of its grant", tenant);
     return true;
 }
 

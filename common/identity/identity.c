@@ -245,7 +245,7 @@ static bool keep(struct http_req *r, const struct decision *d)
     if (!tenants)
         return false;
     memcpy(tenants, d->tenants, d->tenants_len * sizeof(*tenants));
-    r->identity = d->who ? key_record_ref(d->who) : NULL;
+    r->identity = d->who ? record_key_ref(d->who) : NULL;
     r->tenants = tenants;
     r->tenants_len = d->tenants_len;
     return true;
@@ -288,7 +288,7 @@ bool identity_admits(struct identity *i, struct http_req *r, const struct http_d
 void identity_forget(struct identity *i, struct http_req *r)
 {
     (void)i;
-    key_record_unref(r->identity);
+    record_key_unref(r->identity);
     r->identity = NULL;
     r->tenants = NULL;
     r->tenants_len = 0;

@@ -109,7 +109,7 @@ static struct str shown_id(const struct decide_in *in, const struct decision *d)
 
     if (d->who)
         return d->who->id;
-    if (credential_of(http_header(in->r, "Authorization"), in->r->arena, &key, &wish) &&
+    if (decide_credential(http_header(in->r, "Authorization"), in->r->arena, &key, &wish) &&
         key_text_parse(key, &text))
         return text.id;
     return STR_NULL;

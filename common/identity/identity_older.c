@@ -36,7 +36,7 @@ static void forget_all(struct identity_older *o)
     void *r;
 
     while (map_str_next(o->by_tenant, &at, &tenant, &r))
-        key_record_unref(r);
+        record_key_unref(r);
     map_str_free(o->by_tenant);
     o->by_tenant = NULL;
 }
@@ -45,8 +45,8 @@ void identity_older_deinit(struct identity_older *o)
 {
     if (o->by_tenant)
         forget_all(o);
-    key_record_unref(o->admin);
-    key_record_unref(o->own);
+    record_key_unref(o->admin);
+    record_key_unref(o->own);
     o->admin = o->own = NULL;
 }
 
@@ -75,13 +75,13 @@ static struct key_record *make(const char *option, const char *id, struct str te
     json_arr_end(&j);
     json_key(&j, "roles");
     json_arr(&j);
-    json_str(&j, str_c(identity_role_name(role)));
+    json_str(&j, str_c(grants_role_name(role)));
     json_arr_end(&j);
     json_obj_end(&j);
     json_arr_end(&j);
     json_put_cstr(&j, "made_by", IDENTITY_OLDER_BY);
     json_obj_end(&j);
-    if (key_record_read(buf_str(&b), &r, &e))
+    if (record_key_read(buf_str(&b), &r, &e))
         r = NULL; /* a tenant of a name that no tenant may have */
     buf_deinit(&b);
     return r;
@@ -107,7 +107,7 @@ static bool shows_own(const struct identity_older *o, const struct http_req *r)
 {
     struct str key, wish;
 
-    return credential_of(http_header(r, "Authorization"), r->arena, &key, &wish) &&
+    return decide_credential(http_header(r, "Authorization"), r->arena, &key, &wish) &&
            secret_eq(str_c(o->own_token), key);
 }
 

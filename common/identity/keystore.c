@@ -54,8 +54,8 @@ static struct op *op_new(struct keystore *k, enum op_kind kind, struct str id, k
 static void op_free(struct op *op)
 {
     list_del(&op->node);
-    key_record_unref(op->r);
-    key_record_unref(op->before);
+    record_key_unref(op->r);
+    record_key_unref(op->before);
     buf_deinit(&op->block);
     xfree(op);
 }
@@ -176,10 +176,10 @@ static void change(struct keystore *k, enum op_kind kind, struct key_record *r, 
         return;
     }
     struct op *op = op_new(k, kind, r->id, fn, cookie);
-    op->r = key_record_ref(r);
+    op->r = record_key_ref(r);
     op->once = once;
     if (known)
-        op->before = key_record_ref(known);
+        op->before = record_key_ref(known);
     if (k->o.coord)
         keystore_store(op);
     else
@@ -214,7 +214,7 @@ void keystore_block(struct keystore *k, struct str id, struct str why, keystore_
         return;
     }
     struct op *op = op_new(k, OP_BLOCK, id, fn, cookie);
-    block_record_write(&b, k->sign[0], &op->block);
+    record_block_write(&b, k->sign[0], &op->block);
     CHECK(buf_ok(&op->block));
     registry_block(k->o.registry, &b);
     op->state = OP_SAVING;
@@ -272,8 +272,8 @@ static int bootstrap_record(struct keystore *k, struct key_record **ret, struct 
 
     memcpy(r.hash, hash, sizeof(hash));
     buf_init(&b, KEY_RECORD_BYTES_MAX);
-    key_record_write(&r, NULL, &b);
-    int code = key_record_read(buf_str(&b), ret, e);
+    record_key_write(&r, NULL, &b);
+    int code = record_key_read(buf_str(&b), ret, e);
     buf_deinit(&b);
     return code;
 }
@@ -295,7 +295,7 @@ void keystore_bootstrap(struct keystore *k)
         return;
     }
     change(k, OP_ADD, r, on_bootstrap, k, true);
-    key_record_unref(r);
+    record_key_unref(r);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -96,7 +96,7 @@ static void owe_record(struct keystore *k, const struct key_record *r)
     struct buf b;
 
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
-    key_record_write(r, k->sign[0], &b);
+    record_key_write(r, k->sign[0], &b);
     if (buf_ok(&b))
         keystore_owe(k, r->id, false, buf_str(&b));
     buf_deinit(&b);
@@ -107,7 +107,7 @@ static void owe_block(struct keystore *k, const struct block_record *block)
     struct buf b;
 
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
-    block_record_write(block, k->sign[0], &b);
+    record_block_write(block, k->sign[0], &b);
     if (buf_ok(&b))
         keystore_owe(k, block->id, true, buf_str(&b));
     buf_deinit(&b);
@@ -119,7 +119,7 @@ static const char *take_key(struct keystore *k, struct str id, struct str json, 
     struct key_record *r;
     const char *why = NULL;
 
-    if (key_record_read(json, &r, e))
+    if (record_key_read(json, &r, e))
         return e->text;
     if (!str_eq(r->id, id))
         why = "it has another id than its name";
@@ -127,7 +127,7 @@ static const char *take_key(struct keystore *k, struct str id, struct str json, 
         why = e->text;
     else if (again)
         owe_record(k, r);
-    key_record_unref(r);
+    record_key_unref(r);
     return why;
 }
 
@@ -138,7 +138,7 @@ static const char *take_block(struct keystore *k, struct str id, struct str json
     struct block_record b;
     const char *why = NULL;
 
-    if (block_record_read(json, a, &b, e)) {
+    if (record_block_read(json, a, &b, e)) {
         why = e->text;
     } else if (!str_eq(b.id, id)) {
         why = "it has another id than its name";

@@ -105,7 +105,7 @@ static void store_record(struct op *op)
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
     op->version = k->head.version + 1;
     keystore_head_write(k, op->version, &h);
-    key_record_write(op->r, k->sign[0], &b);
+    record_key_write(op->r, k->sign[0], &b);
     CHECK(buf_ok(&h) && buf_ok(&b));
     struct coord_change chg[2] = { { .key = key_str(&head), .value = buf_str(&h) },
                                    { .key = key_str(&key), .value = buf_str(&b) } };

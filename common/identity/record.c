@@ -6,7 +6,7 @@
  * blanks and the order of fields do not matter. The first line of the signed text says whether it
  * is a key or a block: the one cannot be passed off as the other.
  *
- *   text ──json_parse──> tree ──twice──> arena of the exact size ──key_record_write──> text
+ *   text ──json_parse──> tree ──twice──> arena of the exact size ──record_key_write──> text
  *
  * A key is read twice: into a large arena, to learn its size, and into one of that size. There may
  * be 100,000 of them in a process, and most take 500 bytes.
@@ -155,7 +155,7 @@ static struct key_record *build(const struct json_val *v, size_t limit, struct e
     r->arena = arena_new(limit);
     if (!take_all(v, r, e))
         return r;
-    key_record_unref(r);
+    record_key_unref(r);
     return NULL;
 }
 
@@ -164,7 +164,7 @@ static bool fits(const struct key_record *r)
     struct buf b;
 
     buf_init(&b, KEY_RECORD_BYTES_MAX - SIG_ROOM);
-    key_record_write(r, NULL, &b);
+    record_key_write(r, NULL, &b);
     bool ok = buf_ok(&b);
     buf_deinit(&b);
     return ok;
@@ -183,7 +183,7 @@ static int read_tree(const struct json_val *v, struct key_record **ret, struct e
         return e->code;
     size_t bytes = arena_used(r->arena);
     bool ok = fits(r);
-    key_record_unref(r);
+    record_key_unref(r);
     if (!ok)
         return err_set(e, ERR_LIMIT, "the record takes more than %d bytes; make two keys of it",
                        KEY_RECORD_BYTES_MAX);
@@ -202,7 +202,7 @@ static int parse(struct str json, const char *what, struct json_doc **ret, struc
     return json_parse(json, ret, e) ? err_wrap(e, "%s", what) : 0;
 }
 
-int key_record_read(struct str json, struct key_record **ret, struct err *e)
+int record_key_read(struct str json, struct key_record **ret, struct err *e)
 {
     struct json_doc *doc;
 
@@ -213,14 +213,14 @@ int key_record_read(struct str json, struct key_record **ret, struct err *e)
     return code;
 }
 
-struct key_record *key_record_ref(struct key_record *r)
+struct key_record *record_key_ref(struct key_record *r)
 {
     CHECK(r->refs > 0 && r->refs < UINT32_MAX);
     r->refs++;
     return r;
 }
 
-void key_record_unref(struct key_record *r)
+void record_key_unref(struct key_record *r)
 {
     if (!r)
         return;
@@ -276,7 +276,7 @@ static void put_fields(const struct key_record *r, struct json *j)
     json_arr_end(j);
 }
 
-void key_record_write(const struct key_record *r, const uint8_t sign[RECORD_SIGN_BYTES],
+void record_key_write(const struct key_record *r, const uint8_t sign[RECORD_SIGN_BYTES],
                       struct buf *out)
 {
     char hash[2 * KEY_HASH_BYTES + 1];
@@ -292,7 +292,7 @@ void key_record_write(const struct key_record *r, const uint8_t sign[RECORD_SIGN
     finish(&j, from, KEY_SIGNED, sign);
 }
 
-void key_record_show(const struct key_record *r, struct json *j)
+void record_key_show(const struct key_record *r, struct json *j)
 {
     json_put_str(j, "id", r->id);
     put_fields(r, j);
@@ -314,7 +314,7 @@ static int take_block(const struct json_val *v, struct arena *a, struct block_re
     return 0;
 }
 
-int block_record_read(struct str json, struct arena *a, struct block_record *ret, struct err *e)
+int record_block_read(struct str json, struct arena *a, struct block_record *ret, struct err *e)
 {
     struct json_doc *doc;
 
@@ -325,7 +325,7 @@ int block_record_read(struct str json, struct arena *a, struct block_record *ret
     return code;
 }
 
-void block_record_write(const struct block_record *b, const uint8_t sign[RECORD_SIGN_BYTES],
+void record_block_write(const struct block_record *b, const uint8_t sign[RECORD_SIGN_BYTES],
                         struct buf *out)
 {
     size_t from = out->len;
@@ -353,14 +353,14 @@ static bool write_again(const struct json_val *v, const uint8_t sign[RECORD_SIGN
         r = check_names(v, &e) ? NULL : build(v, SCRATCH_MAX, &e);
         if (!r)
             return false;
-        key_record_write(r, sign, out);
-        key_record_unref(r);
+        record_key_write(r, sign, out);
+        record_key_unref(r);
         return buf_ok(out);
     }
     struct arena *a = arena_new(SCRATCH_MAX);
     bool ok = !take_block(v, a, &b, &e);
     if (ok)
-        block_record_write(&b, sign, out);
+        record_block_write(&b, sign, out);
     arena_free(a);
     return ok && buf_ok(out);
 }

@@ -53,26 +53,21 @@ struct block_record {
 
 /* From JSON; ERR_INPUT and ERR_LIMIT name the field. Fields that are not known are refused. Without
  * `sig`, which record_sig_ok checks. *ret has one reference. */
-NODISCARD int key_record_read(struct str json, struct key_record **ret, struct err *e);
+NODISCARD int record_key_read(struct str json, struct key_record **ret, struct err *e);
 /* With "sig" if sign is not NULL. A record that was not read from JSON may not fit: give
  * `out` a maximum of KEY_RECORD_BYTES_MAX, and look at buf_ok. */
-void key_record_write(const struct key_record *r, const uint8_t sign[RECORD_SIGN_BYTES],
+void record_key_write(const struct key_record *r, const uint8_t sign[RECORD_SIGN_BYTES],
                       struct buf *out);
 /* What the API shows of a record: without hash and sig. Into an open object. */
-void key_record_show(const struct key_record *r, struct json *j);
-struct key_record *key_record_ref(struct key_record *r);
-void key_record_unref(struct key_record *r); /* NULL is fine. Loop thread. */
+void record_key_show(const struct key_record *r, struct json *j);
+struct key_record *record_key_ref(struct key_record *r);
+void record_key_unref(struct key_record *r); /* NULL is fine. Loop thread. */
 
-NODISCARD int block_record_read(struct str json, struct arena *a, struct block_record *ret,
+NODISCARD int record_block_read(struct str json, struct arena *a, struct block_record *ret,
                                 struct err *e);
-void block_record_write(const struct block_record *b, const uint8_t sign[RECORD_SIGN_BYTES],
+void record_block_write(const struct block_record *b, const uint8_t sign[RECORD_SIGN_BYTES],
                         struct buf *out);
 /* Was the JSON of a key or block signed with the key `sign`? */
 bool record_sig_ok(struct str json, const uint8_t sign[RECORD_SIGN_BYTES]);
-
-/* "10.0.0.0/8", "::1". ERR_INPUT. */
-NODISCARD int net_range_parse(struct str text, struct net_range *ret, struct err *e);
-/* `peer` as in http_req: "10.1.2.3:4242", "[::1]:9". */
-bool net_range_has(const struct net_range *nets, size_t n, const char *peer);
 
 #endif

@@ -24,6 +24,7 @@
  * a record; (3) stored records are at most REGISTRY_KEYS_MAX. Thread: the loop's.
  */
 #include "common/identity/registry.h"
+#include "common/identity/record_net.h"
 
 #include <stdlib.h>
 
@@ -68,8 +69,8 @@ struct registry *registry_new(const uint8_t pepper[KEY_PEPPER_BYTES])
 
 static void entry_free(struct registry_entry *n)
 {
-    key_record_unref(n->file);
-    key_record_unref(n->stored);
+    record_key_unref(n->file);
+    record_key_unref(n->stored);
     xfree(n->block);
     xfree(n);
 }
@@ -127,10 +128,10 @@ static void entry_set(struct registry *g, struct registry_entry *n, struct key_r
 
     g->len -= in_force(n) != NULL;
     g->stored -= n->stored != NULL;
-    *slot = r ? key_record_ref(r) : NULL;
+    *slot = r ? record_key_ref(r) : NULL;
     g->len += in_force(n) != NULL;
     g->stored += n->stored != NULL;
-    key_record_unref(was);
+    record_key_unref(was);
     g->version++;
 }
 

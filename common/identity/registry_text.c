@@ -40,14 +40,14 @@ void registry_write(const struct registry *g, const uint8_t sign[RECORD_SIGN_BYT
     for (size_t i = 0; i < len; i++)
         if (all[i]->stored) {
             next_line(out, &first);
-            key_record_write(all[i]->stored, sign, out);
+            record_key_write(all[i]->stored, sign, out);
         }
     first = true;
     buf_add_str(out, STR("],\"blocks\":["));
     for (size_t i = 0; i < len; i++)
         if (all[i]->block) {
             next_line(out, &first);
-            block_record_write(all[i]->block, sign, out);
+            record_block_write(all[i]->block, sign, out);
         }
     buf_add_str(out, STR("]}\n"));
     xfree(all);
@@ -76,13 +76,13 @@ static int take_key(struct reading *d, struct str json)
 {
     struct key_record *r;
 
-    if (key_record_read(json, &r, d->e))
+    if (record_key_read(json, &r, d->e))
         return d->e->code;
     if (d->keys.len >= REGISTRY_KEYS_MAX || check_sig(d, json)) {
         int code = d->keys.len >= REGISTRY_KEYS_MAX
                        ? err_set(d->e, ERR_LIMIT, "more than %d keys", REGISTRY_KEYS_MAX)
                        : err_wrap(d->e, "key %.*s", STR_ARG(r->id));
-        key_record_unref(r);
+        record_key_unref(r);
         return code;
     }
     vec_push(&d->keys, r);
@@ -93,7 +93,7 @@ static int take_block(struct reading *d, struct str json)
 {
     struct block_record b;
 
-    if (block_record_read(json, d->arena, &b, d->e))
+    if (record_block_read(json, d->arena, &b, d->e))
         return d->e->code;
     if (check_sig(d, json))
         return err_wrap(d->e, "block %.*s", STR_ARG(b.id));
@@ -168,7 +168,7 @@ int registry_read(struct registry *g, struct str json, const uint8_t sign[RECORD
     jpull_init(&j, json, d.arena, e);
     int code = take_text(&d, &j) ? add_all(g, &d, e) : e->code;
     vec_for (i, &d.keys)
-        key_record_unref(d.keys.ptr[i]);
+        record_key_unref(d.keys.ptr[i]);
     vec_free(&d.keys);
     vec_free(&d.blocks);
     arena_free(d.arena);

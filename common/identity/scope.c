@@ -71,13 +71,13 @@ int scope_match(const struct key_record *who, unsigned role, struct str tenant,
         return 0;
     if (!found)
         return err_set(e, ERR_FORBIDDEN, "the key %.*s has no grant to %s in this tenant",
-                       STR_ARG(who->id), identity_role_name(role));
+                       STR_ARG(who->id), grants_role_name(role));
     if (differ)
         return err_set(e, ERR_FORBIDDEN,
                        "the key %.*s has several grants to %s in this tenant, with different "
                        "matchers, and one question cannot ask for either; make one grant, for "
                        "example with team=~\"a|b\"",
-                       STR_ARG(who->id), identity_role_name(role));
+                       STR_ARG(who->id), grants_role_name(role));
     /* Grants are read without one; a text before the braces would otherwise be dropped. */
     if (found->metric.len)
         return err_set(e, ERR_FORBIDDEN,

@@ -50,10 +50,10 @@ typedef void (*commands_text_fn)(struct cli *c, const struct json_val *root);
 NODISCARD int commands_show(struct cli *c, struct ask *a, commands_text_fn text, struct err *e);
 
 /* Keys of callers (common/identity): what `key make` asks for, as the members of an open object. */
-NODISCARD int key_want_put(const struct cli *c, struct json *j, struct err *e);
+NODISCARD int ctl_key_want_put(const struct cli *c, struct json *j, struct err *e);
 /* A key goes to --output, which others cannot read, else to standard output. */
-NODISCARD int key_write(struct cli *c, struct str key, struct err *e);
-int key_offline(struct cli *c); /* `key make --offline`; an exit code */
+NODISCARD int ctl_key_write(struct cli *c, struct str key, struct err *e);
+int ctl_key_offline(struct cli *c); /* `key make --offline`; an exit code */
 
 /* Parts of what is printed, for commands that print alike, and tests. */
 void top_table(const struct term *t, const struct costs *f, struct str unit, struct buf *out);

@@ -66,7 +66,7 @@ static void query_free(struct query *q)
 {
     query_drop(q);
     if (q->identity)
-        key_record_unref(q->identity);
+        record_key_unref(q->identity);
     loop_timer_free(q->wait);
     q->magic = 0;
     xfree(q);
@@ -469,7 +469,7 @@ void query_on_http(struct http_req *r)
                          .qr = qr,
                          .route = qroute->route,
                          .http = r,
-                         .identity = r->identity ? key_record_ref(r->identity) : NULL,
+                         .identity = r->identity ? record_key_ref(r->identity) : NULL,
                          .call = call,
                          .arena = arena_new(ARENA_BYTES_MAX),
                          .step = qroute->route->first,

@@ -15,6 +15,7 @@
  * The key itself is in memory between key_make and the answer, and nowhere else.
  */
 #include "common/role/admin/keys_routes.h"
+#include "common/identity/record_net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,8 +52,8 @@ struct call { /* a change that is under way */
 
 static void call_free(struct call *c)
 {
-    key_record_unref(c->record);
-    key_record_unref(c->old);
+    record_key_unref(c->record);
+    record_key_unref(c->old);
     rpc_wipe(c->key, sizeof(c->key));
     xfree(c);
 }
@@ -97,7 +98,7 @@ static void reply_key(struct call *c, const char *warning)
     json_init(&j, &b);
     json_obj(&j);
     json_put_cstr(&j, "key", c->key);
-    key_record_show(c->record, &j);
+    record_key_show(c->record, &j);
     if (c->old)
         json_put_i64(&j, "old_until", c->old->until_ms);
     if (warning)
@@ -138,7 +139,7 @@ static void list_one(void *cookie, struct key_record *key, const struct block_re
     if (!key || !keys_covers(l->r, key) || (l->tenant.ptr && !names_tenant(key, l->tenant)))
         return;
     json_obj(&l->j);
-    key_record_show(key, &l->j);
+    record_key_show(key, &l->j);
     json_put_bool(&l->j, "file", key->from_file);
     json_put_i64(&l->j, "last_use", registry_last_use_ms(l->k->registry, key->id));
     if (b) {
@@ -264,9 +265,9 @@ static int record_make(const struct key_record *from, struct key_record **ret, s
     int code;
 
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
-    key_record_write(from, NULL, &b);
+    record_key_write(from, NULL, &b);
     if (buf_ok(&b))
-        code = key_record_read(buf_str(&b), ret, e);
+        code = record_key_read(buf_str(&b), ret, e);
     else
         code = err_set(e, ERR_LIMIT, "the key's record is over %d bytes: fewer grants",
                        KEY_RECORD_BYTES_MAX);
@@ -391,7 +392,7 @@ static void on_ended(void *cookie, const struct err *e, bool away)
 
     (void)away;
     if (e) { /* the old key has no new end, which must not hide the new one */
-        key_record_unref(c->old);
+        record_key_unref(c->old);
         c->old = NULL;
         reply_key(c, e->text);
     } else {

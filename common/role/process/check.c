@@ -96,7 +96,7 @@ static int check_identity_file(const struct conf *conf, const char *file, struct
     if (identity_file_parse(file, text, &keys, &n, e))
         return e->code;
     while (n > 0)
-        key_record_unref(keys[--n]);
+        record_key_unref(keys[--n]);
     xfree(keys);
     return 0;
 }

@@ -89,7 +89,7 @@ static int put_grant(const struct cli *c, struct json *j, struct err *e)
     return 0;
 }
 
-int key_want_put(const struct cli *c, struct json *j, struct err *e)
+int ctl_key_want_put(const struct cli *c, struct json *j, struct err *e)
 {
     int64_t until;
 
@@ -118,7 +118,7 @@ int key_want_put(const struct cli *c, struct json *j, struct err *e)
     return 0;
 }
 
-int key_write(struct cli *c, struct str key, struct err *e)
+int ctl_key_write(struct cli *c, struct str key, struct err *e)
 {
     struct buf b;
     int rc = 0;
@@ -194,7 +194,7 @@ static int ask_new(struct cli *c, struct str target, struct str body)
     if (!rc && c->o.json && !c->o.output)
         (void)buf_add_str(&c->out, str_trim(buf_str(&answer)));
     else if (!rc)
-        rc = key_write(c, ask_text(json_root(doc), "key"), &e);
+        rc = ctl_key_write(c, ask_text(json_root(doc), "key"), &e);
     if (rc) {
         code = commands_fail(c, &e);
     } else if (c->o.json && !c->o.output) {
@@ -219,11 +219,11 @@ static int make(struct cli *c, struct err *e)
     if (c->args_len > 1)
         return wrong(c, "key make takes no name behind it: --name", e);
     if (c->o.offline)
-        return key_offline(c);
+        return ctl_key_offline(c);
     buf_init(&body, BODY_MAX);
     json_init(&j, &body);
     json_obj(&j);
-    if (key_want_put(c, &j, e)) {
+    if (ctl_key_want_put(c, &j, e)) {
         code = cli_fail(c, e);
     } else {
         if (c->o.valid_for)

@@ -64,7 +64,7 @@ static int put_entry(const struct cli *c, const struct made *m, struct buf *out,
     json_obj(&j);
     json_put_str(&j, "id", m->text.id);
     json_put_cstr(&j, "hash", m->hash);
-    if (key_want_put(c, &j, e) || valid_for(c, &j, e))
+    if (ctl_key_want_put(c, &j, e) || valid_for(c, &j, e))
         return e->code;
     json_obj_end(&j);
     return 0;
@@ -83,7 +83,7 @@ static int check(struct str entry, struct err *e)
     code = identity_file_parse("entry", buf_str(&b), &r, &n, e);
     buf_deinit(&b);
     for (size_t i = 0; i < n; i++)
-        key_record_unref(r[i]);
+        record_key_unref(r[i]);
     xfree(r);
     return code;
 }
@@ -107,7 +107,7 @@ static int run(struct cli *c, struct made *m, struct buf *entry, struct err *e)
 {
     if (put_entry(c, m, entry, e) || check(buf_str(entry), e))
         return e->code;
-    if ((!c->o.json || c->o.output) && key_write(c, str_c(m->key), e))
+    if ((!c->o.json || c->o.output) && ctl_key_write(c, str_c(m->key), e))
         return e->code;
     if (c->o.json) {
         put_answer(c, m, buf_str(entry));
@@ -121,7 +121,7 @@ static int run(struct cli *c, struct made *m, struct buf *entry, struct err *e)
     return 0;
 }
 
-int key_offline(struct cli *c)
+int ctl_key_offline(struct cli *c)
 {
     struct made m;
     struct buf entry;

@@ -16,12 +16,12 @@ static void again(const struct key_record *r)
     struct err e;
 
     buf_init(&b, 2 * KEY_RECORD_BYTES_MAX);
-    key_record_write(r, NULL, &b);
+    record_key_write(r, NULL, &b);
     CHECK(buf_ok(&b));
-    CHECK(key_record_read(buf_str(&b), &copy, &e) == 0);
+    CHECK(record_key_read(buf_str(&b), &copy, &e) == 0);
     CHECK(str_eq(copy->id, r->id) && memcmp(copy->hash, r->hash, KEY_HASH_BYTES) == 0);
     CHECK(copy->grants.len == r->grants.len && copy->until_ms == r->until_ms);
-    key_record_unref(copy);
+    record_key_unref(copy);
     buf_deinit(&b);
 }
 
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < n; i++) {
         CHECK(r[i]->from_file);
         again(r[i]);
-        key_record_unref(r[i]);
+        record_key_unref(r[i]);
     }
     xfree(r);
     return 0;

@@ -31,13 +31,13 @@ static void check_key(const struct key_record *r)
     CHECK(grants_cover(&r->grants, &r->grants, &e));
     buf_init(&one, KEY_RECORD_BYTES_MAX);
     buf_init(&two, KEY_RECORD_BYTES_MAX);
-    key_record_write(r, sign, &one);
+    record_key_write(r, sign, &one);
     CHECK(buf_ok(&one));
     CHECK(record_sig_ok(buf_str(&one), sign) && !record_sig_ok(buf_str(&one), other));
-    CHECK(key_record_read(buf_str(&one), &back, &e) == 0);
-    key_record_write(back, sign, &two);
+    CHECK(record_key_read(buf_str(&one), &back, &e) == 0);
+    record_key_write(back, sign, &two);
     CHECK(str_eq(buf_str(&one), buf_str(&two)));
-    key_record_unref(back);
+    record_key_unref(back);
     buf_deinit(&one);
     buf_deinit(&two);
 }
@@ -49,9 +49,9 @@ static void check_block(const struct block_record *b, struct arena *a)
     struct err e;
 
     buf_init(&one, KEY_RECORD_BYTES_MAX);
-    block_record_write(b, sign, &one);
+    record_block_write(b, sign, &one);
     CHECK(buf_ok(&one) && record_sig_ok(buf_str(&one), sign));
-    CHECK(block_record_read(buf_str(&one), a, &back, &e) == 0);
+    CHECK(record_block_read(buf_str(&one), a, &back, &e) == 0);
     CHECK(str_eq(back.id, b->id) && str_eq(back.why, b->why) && back.at_ms == b->at_ms);
     buf_deinit(&one);
 }
@@ -99,13 +99,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e;
 
     check_texts(in);
-    if (key_record_read(in, &r, &e)) {
+    if (record_key_read(in, &r, &e)) {
         CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
     } else {
         check_key(r);
-        key_record_unref(r);
+        record_key_unref(r);
     }
-    if (block_record_read(in, a, &b, &e))
+    if (record_block_read(in, a, &b, &e))
         CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
     else
         check_block(&b, a);

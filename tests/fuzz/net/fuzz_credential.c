@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!str_next(&rest, '\n', &more, &proof))
         proof = STR_NULL;
-    if (credential_of(proof, a, &key, &wish)) {
+    if (decide_credential(proof, a, &key, &wish)) {
         CHECK(key.ptr && proof.len > key.len);
         CHECK(!wish.len || str_find(wish, ':') < 0);
     } else {

@@ -165,8 +165,8 @@ struct key_record *keystore_bed_record(struct keystore_one *p, struct keystore_k
     r.id = text.id;
     keystore_hash(p->store, text.id, text.secret, r.hash);
     buf_init(&b, KEY_RECORD_BYTES_MAX);
-    key_record_write(&r, NULL, &b);
-    if (key_record_read(buf_str(&b), &ret, &e))
+    record_key_write(&r, NULL, &b);
+    if (record_key_read(buf_str(&b), &ret, &e))
         fail_msg("%s", e.text);
     buf_deinit(&b);
     return ret;
@@ -178,7 +178,7 @@ void keystore_bed_add(struct keystore_one *p, struct keystore_key *key, struct k
 
     *a = (struct keystore_answer){ 0 };
     keystore_add(p->store, r, keystore_bed_answer, a);
-    key_record_unref(r);
+    record_key_unref(r);
 }
 
 void keystore_bed_block(struct keystore_one *p, const struct keystore_key *key,

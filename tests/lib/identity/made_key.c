@@ -33,7 +33,7 @@ struct key_record *made_key_record(const char *text, const struct made_key_form 
              STR_ARG(t.id), hex, f->name ? f->name : "",
              f->grants ? f->grants : "[{\"tenants\":[\"shop\"],\"roles\":[\"read\"]}]", f->from,
              f->until, f->nets ? f->nets : "[]");
-    CHECK(buf_ok(&b) && key_record_read(buf_str(&b), &r, &e) == 0);
+    CHECK(buf_ok(&b) && record_key_read(buf_str(&b), &r, &e) == 0);
     r->from_file = f->file;
     r->offline_hash = f->offline;
     buf_deinit(&b);

@@ -13,7 +13,7 @@ extern const uint8_t made_key_pepper[KEY_PEPPER_BYTES]; /* unless the form has a
 
 struct made_key {
     char text[KEY_TEXT_LEN + 1];
-    struct key_record *r; /* owned: key_record_unref */
+    struct key_record *r; /* owned: record_key_unref */
 };
 struct made_key_form {
     const char *grants; /* NULL: to read in the tenant "shop" */

@@ -19,7 +19,7 @@ struct key_record *fake_identity(const char *id, const char *grants)
              "{\"id\":\"%s\",\"hash\":\"%064d\",\"name\":\"test\",\"owner\":\"test\",\"grants\":%s,"
              "\"from\":0,\"until\":0,\"replaces\":\"\",\"made_by\":\"\",\"made_at\":0,\"nets\":[]}",
              id, 0, grants);
-    if (key_record_read(buf_str(&json), &r, &e)) {
+    if (record_key_read(buf_str(&json), &r, &e)) {
         (void)fprintf(stderr, "%s\n", e.text);
         abort();
     }
@@ -34,7 +34,7 @@ static bool on_admit(void *cookie, struct http_req *r, const struct http_door *d
     (void)door;
     if (!d->who)
         return true;
-    r->identity = key_record_ref(d->who);
+    r->identity = record_key_ref(d->who);
     r->tenants = d->as;
     r->tenants_len = 0;
     for (size_t i = 0; i < ARRAY_LEN(d->tenants) && d->tenants[i]; i++)
@@ -47,7 +47,7 @@ static bool on_admit(void *cookie, struct http_req *r, const struct http_door *d
 static void on_forget(void *cookie, struct http_req *r)
 {
     (void)cookie;
-    key_record_unref(r->identity);
+    record_key_unref(r->identity);
     r->identity = NULL;
 }
 

@@ -116,7 +116,7 @@ static void test_pushes(void **state)
     assert_int_equal(expect_team(&b, 5, "a", 1), 13);
     dist_bed_deinit(&b);
     buf_deinit(&pprof);
-    key_record_unref(k);
+    record_key_unref(k);
 }
 
 /* Rules that drop, rename or replace the label; the sum stays the same. */
@@ -152,7 +152,7 @@ static void test_rules_do_not_undo_it(void **state)
     }
     (void)close(fd);
     (void)unlink(path);
-    key_record_unref(k);
+    record_key_unref(k);
 }
 
 static void frame(struct str message, struct buf *body)
@@ -189,7 +189,7 @@ static void test_imports(void **state)
     dist_bed_deinit(&b);
     buf_deinit(&pprof);
     buf_deinit(&body);
-    key_record_unref(k);
+    record_key_unref(k);
 }
 
 /* The service is a label like others, and decides on the place. */
@@ -222,7 +222,7 @@ static void test_service(void **state)
     }
     dist_bed_deinit(&b);
     buf_deinit(&body);
-    key_record_unref(k);
+    record_key_unref(k);
 }
 
 static void test_without_a_grant(void **state)
@@ -243,7 +243,7 @@ static void test_without_a_grant(void **state)
         assert_int_equal(dist_bed_push(&b, SILENT, "", STR("x 1\n"), NULL), 403);
         assert_int_equal(dist_bed_push(&b, "/api/v1/import", "", STR(""), NULL), 403);
         b.door.who = NULL;
-        key_record_unref(k);
+        record_key_unref(k);
     }
     assert_int_equal(b.writes.len, 0);
     dist_bed_deinit(&b);

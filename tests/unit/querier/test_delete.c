@@ -228,7 +228,7 @@ static void test_limited_key(void **state)
     net_pass(&bed.world, 100);
     assert_int_equal(qbed_status(qbed_reply(&bed)), 200);
     told(0, "t-1", "{pod=\"x\"}", pod);
-    key_record_unref(k);
+    record_key_unref(k);
 }
 
 int main(void)

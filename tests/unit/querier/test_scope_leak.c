@@ -221,7 +221,7 @@ static void test_every_route(void **state)
         xfree(open);
     }
     assert_in_range(seen, 35, ARRAY_LEN(rows)); /* a request without an identity sees the words */
-    key_record_unref(a);
+    record_key_unref(a);
     qbed_deinit(&b);
 }
 
@@ -245,7 +245,7 @@ static void test_sizes(void **state)
     assert_null(strstr(scoped, "symbolBytes\":\"9\""));
     xfree(typed);
     xfree(scoped);
-    key_record_unref(a);
+    record_key_unref(a);
     qbed_deinit(&b);
 }
 
@@ -292,8 +292,8 @@ static void test_without_a_grant(void **state)
     assert_int_equal(qbed_status(reply), 200);
     assert_true(leaks(reply));
     xfree(reply);
-    key_record_unref(none);
-    key_record_unref(all);
+    record_key_unref(none);
+    record_key_unref(all);
     qbed_deinit(&b);
 }
 
@@ -322,7 +322,7 @@ static void test_two_tenants(void **state)
     assert_false(leaks(reply));
     assert_non_null(strstr(reply, "\"numTicks\":11"));
     xfree(reply);
-    key_record_unref(k);
+    record_key_unref(k);
     qbed_deinit(&b);
 }
 
@@ -413,9 +413,9 @@ static void test_results_belong_to_who_asked(void **state)
         hand_docs(&b, &other); /* what ingesters have is there for all queriers */
     }
     hand_docs(&b, &other);
-    key_record_unref(a);
-    key_record_unref(same);
-    key_record_unref(wider);
+    record_key_unref(a);
+    record_key_unref(same);
+    record_key_unref(wider);
     net_pass(&b.world, 700000);
     net_pass(&other.world, 700000);
     qbed_deinit(&b);

@@ -30,7 +30,7 @@ static void test_older(void **state)
 
     (void)state;
     assert_int_equal(
-        key_record_read(STR("{\"id\":\"olderPusher0\",\"hash\":"
+        record_key_read(STR("{\"id\":\"olderPusher0\",\"hash\":"
                             "\"00000000000000000000000000000000"
                             "00000000000000000000000000000000\",\"name\":\"tokens\","
                             "\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]}"),
@@ -67,7 +67,7 @@ static void test_older(void **state)
         assert_int_equal(got.code, rows[i].code);
         assert_string_equal(got.reason, rows[i].reason);
     }
-    key_record_unref(who);
+    record_key_unref(who);
 }
 
 static void test_credential(void **state)
@@ -94,7 +94,7 @@ static void test_credential(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct str key, wish;
-        bool shown = credential_of(str_c(rows[i].header), arena, &key, &wish);
+        bool shown = decide_credential(str_c(rows[i].header), arena, &key, &wish);
 
         if (shown != (rows[i].key != NULL) || (shown && !str_eqc(key, rows[i].key)) ||
             (rows[i].wish ? !str_eqc(wish, rows[i].wish) : wish.len > 0))

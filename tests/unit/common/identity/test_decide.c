@@ -155,9 +155,9 @@ static void enter(struct registry *g, const struct kind *k, const uint8_t pepper
     if (k->state == FAR)
         put_words(&j, "nets", "192.168.0.0/16");
     json_obj_end(&j);
-    if (key_record_read(buf_str(&b), &r, &e) || registry_put(g, r, &e))
+    if (record_key_read(buf_str(&b), &r, &e) || registry_put(g, r, &e))
         fail_msg("%s: %s", k->name, e.text);
-    key_record_unref(r);
+    record_key_unref(r);
     buf_deinit(&b);
     if (k->state == REVOKED)
         registry_block(g, &(struct block_record){ .id = t.id, .why = STR("lost"), .at_ms = NOW });

@@ -43,20 +43,20 @@ static void test_roles_have_names(void **state)
                                          "server-admin", "gateway", "scrape" };
 
     for (unsigned i = 0; i < 32; i++) {
-        const char *name = identity_role_name(1u << i);
+        const char *name = grants_role_name(1u << i);
 
         if (i >= ARRAY_LEN(names)) {
             assert_null(name);
             continue;
         }
         assert_string_equal(name, names[i]);
-        assert_int_equal(identity_role_of(str_c(name)), 1u << i);
+        assert_int_equal(grants_role_of(str_c(name)), 1u << i);
     }
-    assert_null(identity_role_name(0));
-    assert_null(identity_role_name(ROLE_PUSH | ROLE_READ));
-    assert_int_equal(identity_role_of(STR("Push")), 0);
-    assert_int_equal(identity_role_of(STR("pus")), 0);
-    assert_int_equal(identity_role_of(STR("")), 0);
+    assert_null(grants_role_name(0));
+    assert_null(grants_role_name(ROLE_PUSH | ROLE_READ));
+    assert_int_equal(grants_role_of(STR("Push")), 0);
+    assert_int_equal(grants_role_of(STR("pus")), 0);
+    assert_int_equal(grants_role_of(STR("")), 0);
 }
 
 static void test_there_and_back(void **state)

@@ -26,7 +26,7 @@
 static void drop(struct key_record **r, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        key_record_unref(r[i]);
+        record_key_unref(r[i]);
     xfree(r);
 }
 

@@ -77,7 +77,7 @@ static void test_replace(void **state)
     struct key_record *r =
         keystore_bed_record(&w.at[1], &key, ROLE_PUSH, clock_wall_ms(&w.clock.clock) - 3600000);
     keystore_replace(w.at[1].store, r, keystore_bed_answer, &a);
-    key_record_unref(r);
+    record_key_unref(r);
     keystore_bed_run(&w, 1000);
     assert_true(a.ended && !a.code);
     keystore_bed_say(&w, &key, CREDENTIAL_EXPIRED);
@@ -87,7 +87,7 @@ static void test_replace(void **state)
     struct keystore_key unknown = { 0 };
     r = keystore_bed_record(&w.at[1], &unknown, ROLE_PUSH, 0);
     keystore_replace(w.at[1].store, r, keystore_bed_answer, &none);
-    key_record_unref(r);
+    record_key_unref(r);
     assert_int_equal(none.code, ERR_NOT_FOUND);
     keystore_bed_close(&w);
 }
@@ -243,7 +243,7 @@ static void test_bootstrap(void **state)
         assert_true(registry_has_admin(w.at[i].registry, clock_wall_ms(&w.clock.clock)));
     struct key_record *r = keystore_bed_record(&w.at[2], &next, ROLE_SERVER_ADMIN, 0);
     keystore_add(w.at[2].store, r, keystore_bed_answer, &a);
-    key_record_unref(r);
+    record_key_unref(r);
     keystore_bed_run(&w, 2000);
     assert_true(a.ended && !a.code);
     keystore_bed_say(&w, &next, CREDENTIAL_OK);

@@ -40,7 +40,7 @@ static struct key_record *read_key(struct str json)
     struct key_record *r;
     struct err e;
 
-    if (key_record_read(json, &r, &e))
+    if (record_key_read(json, &r, &e))
         fail_msg("%.*s: %s", STR_ARG(json), e.text);
     return r;
 }
@@ -48,7 +48,7 @@ static struct key_record *read_key(struct str json)
 static struct str written(const struct key_record *r, const uint8_t *with, struct buf *b)
 {
     buf_reset(b);
-    key_record_write(r, with, b);
+    record_key_write(r, with, b);
     assert_true(buf_ok(b));
     return buf_str(b);
 }
@@ -73,7 +73,7 @@ static void test_key_there_and_back(void **state)
     assert_false(r->from_file);
     buf_init(&b, KEY_RECORD_BYTES_MAX);
     assert_true(str_eqc(written(r, NULL, &b), FULL));
-    key_record_unref(r);
+    record_key_unref(r);
     /* Blanks, another order, and fields that may lack. */
     r = read_key(
         STR("{ \"grants\": [], \"hash\" : \"" HASH "\", \"id\":\"" ID "\", \"until\":null}"));
@@ -83,8 +83,8 @@ static void test_key_there_and_back(void **state)
     again = read_key(buf_str(&b));
     assert_true(str_eqc(again->id, ID));
     assert_memory_equal(again->hash, r->hash, sizeof(r->hash));
-    key_record_unref(again);
-    key_record_unref(r);
+    record_key_unref(again);
+    record_key_unref(r);
     buf_deinit(&b);
 }
 
@@ -94,12 +94,12 @@ static void test_references(void **state)
     struct key_record *r = read_key(STR(FULL));
 
     assert_int_equal(r->refs, 1);
-    assert_ptr_equal(key_record_ref(r), r);
+    assert_ptr_equal(record_key_ref(r), r);
     assert_int_equal(r->refs, 2);
-    key_record_unref(r);
+    record_key_unref(r);
     assert_true(str_eqc(r->id, ID));
-    key_record_unref(r);
-    key_record_unref(NULL);
+    record_key_unref(r);
+    record_key_unref(NULL);
 }
 
 static void test_shown_without_secrets(void **state)
@@ -112,14 +112,14 @@ static void test_shown_without_secrets(void **state)
     buf_init(&b, 4 * KIB);
     json_init(&j, &b);
     json_obj(&j);
-    key_record_show(r, &j);
+    record_key_show(r, &j);
     json_obj_end(&j);
     assert_true(str_contains(buf_str(&b), STR("\"owner\":\"team-a\"")));
     assert_true(str_contains(buf_str(&b), STR("\"id\":\"" ID "\"")));
     assert_false(str_contains(buf_str(&b), STR("hash")));
     assert_false(str_contains(buf_str(&b), STR("aabbcc")));
     buf_deinit(&b);
-    key_record_unref(r);
+    record_key_unref(r);
 }
 
 #define WITH(more) "{\"id\":\"" ID "\",\"hash\":\"" HASH "\",\"grants\":" GRANT more "}"
@@ -155,7 +155,7 @@ static void test_refused_keys(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct key_record *r;
         struct err e;
-        int code = key_record_read(str_c(rows[i].text), &r, &e);
+        int code = record_key_read(str_c(rows[i].text), &r, &e);
 
         if (code != ERR_INPUT || !strstr(e.text, rows[i].want))
             fail_msg("%s: %d, \"%s\"", rows[i].text, code, code ? e.text : "taken");
@@ -188,14 +188,14 @@ static void test_limits(void **state)
     /* Whatever is taken can be written with a signature, and read again. */
     for (size_t bytes = 500; bytes < KEY_RECORD_BYTES_MAX + 200; bytes += 20) {
         long_key(bytes, &b);
-        int code = key_record_read(buf_str(&b), &r, &e);
+        int code = record_key_read(buf_str(&b), &r, &e);
         if (code) {
             assert_int_equal(code, ERR_LIMIT);
             continue;
         }
         most = MAX(most, written(r, sign, &out).len);
-        key_record_unref(r);
-        key_record_unref(read_key(buf_str(&out)));
+        record_key_unref(r);
+        record_key_unref(read_key(buf_str(&out)));
         assert_true(record_sig_ok(buf_str(&out), sign));
     }
     assert_in_range(most, KEY_RECORD_BYTES_MAX - 100, KEY_RECORD_BYTES_MAX);
@@ -205,10 +205,10 @@ static void test_limits(void **state)
         buf_add_c(&b, 'n');
     size_t len = b.len;
     buf_add_str(&b, STR("\"}"));
-    key_record_unref(read_key(buf_str(&b)));
+    record_key_unref(read_key(buf_str(&b)));
     b.len = len;
     buf_add_str(&b, STR("n\"}"));
-    assert_int_equal(key_record_read(buf_str(&b), &r, &e), ERR_INPUT);
+    assert_int_equal(record_key_read(buf_str(&b), &r, &e), ERR_INPUT);
     assert_non_null(strstr(e.text, "name: 101 bytes"));
     buf_deinit(&b);
     buf_deinit(&out);
@@ -228,21 +228,21 @@ static void test_block_there_and_back(void **state)
     struct err e;
 
     buf_init(&b, KIB);
-    assert_int_equal(block_record_read(STR(BLOCK), a, &block, &e), 0);
+    assert_int_equal(record_block_read(STR(BLOCK), a, &block, &e), 0);
     assert_true(str_eqc(block.id, ID));
     assert_true(str_eqc(block.why, "lost"));
     assert_int_equal(block.at_ms, 17);
-    block_record_write(&block, NULL, &b);
+    record_block_write(&block, NULL, &b);
     assert_true(str_eqc(buf_str(&b), BLOCK));
     buf_reset(&b);
-    block_record_write(&block, sign, &b);
+    record_block_write(&block, sign, &b);
     assert_true(str_eqc(buf_str(&b), SIGNED_BLOCK));
     /* Of a later version: a block holds nevertheless. */
     assert_int_equal(
-        block_record_read(STR("{\"id\":\"" ID "\",\"at\":1,\"kind\":\"key\"}"), a, &block, &e), 0);
+        record_block_read(STR("{\"id\":\"" ID "\",\"at\":1,\"kind\":\"key\"}"), a, &block, &e), 0);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_int_equal(block_record_read(str_c(bad[i]), a, &block, &e), ERR_INPUT);
-    assert_int_equal(block_record_read(STR(BLOCK), full, &block, &e), ERR_LIMIT);
+        assert_int_equal(record_block_read(str_c(bad[i]), a, &block, &e), ERR_INPUT);
+    assert_int_equal(record_block_read(STR(BLOCK), full, &block, &e), ERR_LIMIT);
     buf_deinit(&b);
     arena_free(a);
     arena_free(full);
@@ -291,7 +291,7 @@ static void test_signatures(void **state)
     buf_add_str(&b, STR(" }\n"));
     assert_true(record_sig_ok(buf_str(&b), sign));
     buf_deinit(&b);
-    key_record_unref(r);
+    record_key_unref(r);
 }
 
 /* A record that was put together by hand may be too long for its buffer: then that says so. */
@@ -307,11 +307,11 @@ static void test_a_full_buffer(void **state)
     buf_deinit(&b);
     for (size_t max = 0; max <= whole; max++) {
         buf_init(&b, max);
-        key_record_write(r, sign, &b);
+        record_key_write(r, sign, &b);
         assert_int_equal(buf_ok(&b), max == whole);
         buf_deinit(&b);
     }
-    key_record_unref(r);
+    record_key_unref(r);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */

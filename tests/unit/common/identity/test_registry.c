@@ -104,8 +104,8 @@ static void test_proves(void **state)
     registry_free(g);
     assert_int_equal(a.r->refs, 1);
     assert_int_equal(b.r->refs, 1);
-    key_record_unref(a.r);
-    key_record_unref(b.r);
+    record_key_unref(a.r);
+    record_key_unref(b.r);
     registry_free(NULL);
 }
 
@@ -134,8 +134,8 @@ static void test_times_and_nets(void **state)
     assert_int_equal(prove_at(g, near.text, NOW, "11.0.0.1:1", NULL), CREDENTIAL_NET);
     assert_int_equal(prove_at(g, near.text, NOW, "unix:@", NULL), CREDENTIAL_NET);
     registry_free(g);
-    key_record_unref(k.r);
-    key_record_unref(near.r);
+    record_key_unref(k.r);
+    record_key_unref(near.r);
 }
 
 static void test_last_use(void **state)
@@ -164,8 +164,8 @@ static void test_last_use(void **state)
     assert_int_equal(registry_last_use_ms(g, k.r->id), 0);
     assert_int_equal(registry_last_use_ms(g, STR("no id")), 0);
     registry_free(g);
-    key_record_unref(k.r);
-    key_record_unref(other.r);
+    record_key_unref(k.r);
+    record_key_unref(other.r);
 }
 
 static void test_pepper_changes(void **state)
@@ -192,9 +192,9 @@ static void test_pepper_changes(void **state)
     registry_set_pepper(g, made_key_pepper);
     assert_int_equal(prove(g, k.text), CREDENTIAL_UNKNOWN);
     registry_free(g);
-    key_record_unref(again);
-    key_record_unref(k.r);
-    key_record_unref(off.r);
+    record_key_unref(again);
+    record_key_unref(k.r);
+    record_key_unref(off.r);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -232,10 +232,10 @@ static void test_file_hides_stored(void **state)
     assert_int_equal(prove(g, only.text), CREDENTIAL_UNKNOWN);
     assert_int_equal(file->refs + only.r->refs + k.r->refs + second.r->refs, 4);
     registry_free(g);
-    key_record_unref(file);
-    key_record_unref(only.r);
-    key_record_unref(second.r);
-    key_record_unref(k.r);
+    record_key_unref(file);
+    record_key_unref(only.r);
+    record_key_unref(second.r);
+    record_key_unref(k.r);
 }
 
 static void test_file_with_one_id_twice(void **state)
@@ -252,8 +252,8 @@ static void test_file_with_one_id_twice(void **state)
     registry_set_file(g, both, 1);
     assert_ptr_equal(registry_find(g, k.r->id), k.r);
     registry_free(g);
-    key_record_unref(k.r);
-    key_record_unref(next);
+    record_key_unref(k.r);
+    record_key_unref(next);
 }
 
 static void test_blocks(void **state)
@@ -285,8 +285,8 @@ static void test_blocks(void **state)
     put(g, &k);
     assert_int_equal(prove(g, k.text), CREDENTIAL_REVOKED);
     registry_free(g);
-    key_record_unref(k.r);
-    key_record_unref(off.r);
+    record_key_unref(k.r);
+    record_key_unref(off.r);
 }
 
 struct seen {
@@ -323,7 +323,7 @@ static void test_each_is_in_order(void **state)
             assert_int_equal(registry_put(g, r, &e), 0);
         if (i > 0)
             registry_block(g, &(struct block_record){ r->id, STR("why"), 1 });
-        key_record_unref(r);
+        record_key_unref(r);
     }
     registry_each(g, note, &s);
     assert_string_equal(s.text, "000000000001:key:why 000000000002:-:why 000000000003:key:- ");
@@ -356,7 +356,7 @@ static void test_has_admin(void **state)
     registry_free(g);
     const struct made_key *all[] = { &k, &old, &one, &two };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        key_record_unref(all[i]->r);
+        record_key_unref(all[i]->r);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -404,9 +404,9 @@ static void test_text_there_and_back(void **state)
     buf_deinit(&again);
     registry_free(g);
     registry_free(back);
-    key_record_unref(file);
+    record_key_unref(file);
     for (size_t i = 0; i < 5; i++)
-        key_record_unref(keys[i].r);
+        record_key_unref(keys[i].r);
 }
 
 static void refused(struct str text, int code, const char *want)
@@ -456,8 +456,8 @@ static void test_text_is_refused_whole(void **state)
     refused(STR("{\"keys\":[],\"blocks\":[]} x"), ERR_INPUT, "behind the document");
     buf_deinit(&b);
     registry_free(g);
-    key_record_unref(keys[0].r);
-    key_record_unref(keys[1].r);
+    record_key_unref(keys[0].r);
+    record_key_unref(keys[1].r);
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
@@ -472,7 +472,7 @@ static struct key_record *numbered(unsigned i)
                    "{\"id\":\"%012u\",\"hash\":\"%064u\",\"grants\":[{\"tenants\":[\"t%u\"],"
                    "\"roles\":[\"push\"]}]}",
                    i, i, i % 1000);
-    assert_int_equal(key_record_read(str_c(text), &r, &e), 0);
+    assert_int_equal(record_key_read(str_c(text), &r, &e), 0);
     return r;
 }
 
@@ -491,7 +491,7 @@ static void test_a_full_registry(void **state)
 
         bytes = MAX(bytes, arena_limit(r->arena));
         assert_int_equal(registry_put(g, r, &e), 0);
-        key_record_unref(r);
+        record_key_unref(r);
     }
     assert_true(bytes < 512);
     struct key_record *more = numbered(REGISTRY_KEYS_MAX);
@@ -509,8 +509,8 @@ static void test_a_full_registry(void **state)
     assert_int_equal(registry_read(back, buf_str(&b), NULL, &e), 0);
     assert_int_equal(registry_len(back), REGISTRY_KEYS_MAX);
     buf_deinit(&b);
-    key_record_unref(more);
-    key_record_unref(k.r);
+    record_key_unref(more);
+    record_key_unref(k.r);
     registry_free(g);
     registry_free(back);
 }

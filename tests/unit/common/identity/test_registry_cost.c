@@ -110,7 +110,7 @@ static void test_work_is_equal(void **state)
     registry_free(g);
     const struct made_key *all[] = { &good, &other, &old, &gone, &off, &far };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        key_record_unref(all[i]->r);
+        record_key_unref(all[i]->r);
 }
 
 /* A typing error shows by the checksum, which says nothing of any key. */
@@ -127,7 +127,7 @@ static void test_malformed_costs_nothing(void **state)
     assert_int_equal(prove(g, ""), CREDENTIAL_NONE);
     assert_int_equal(macs + compares, 0);
     registry_free(g);
-    key_record_unref(k.r);
+    record_key_unref(k.r);
 }
 
 int main(void)

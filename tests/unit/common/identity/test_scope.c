@@ -64,7 +64,7 @@ static void test_match(void **state)
         assert_int_equal(scope_limited(k, rows[i].role, &tenant, 1),
                          !rows[i].want || rows[i].want[0] != '\0');
         buf_deinit(&text);
-        key_record_unref(k);
+        record_key_unref(k);
     }
     const struct selector *match;
     struct err e;
@@ -108,7 +108,7 @@ static void test_set(void **state)
             fail_msg("row %zu: %d, %.*s", i, rc, STR_ARG(buf_str(&text)));
         buf_deinit(&text);
         arena_free(a);
-        key_record_unref(k);
+        record_key_unref(k);
     }
 }
 
@@ -141,7 +141,7 @@ static void test_fingerprint(void **state)
         scope_fingerprint(k, tenants, n, got[i]);
         scope_fingerprint(k, tenants, n, again);
         assert_memory_equal(got[i], again, SCOPE_BYTES);
-        key_record_unref(k);
+        record_key_unref(k);
     }
     scope_fingerprint(NULL, &STR("one"), 1, got[N]);
     for (size_t i = 0; i <= N; i++)

@@ -88,7 +88,7 @@ static void test_joined(void **state)
         buf_deinit(&text);
         arena_free(a);
         if (k)
-            key_record_unref(k);
+            record_key_unref(k);
     }
 }
 
@@ -110,7 +110,7 @@ static void test_no_room(void **state)
             assert_int_equal(n, 1);
         arena_free(a);
     }
-    key_record_unref(k);
+    record_key_unref(k);
 }
 
 int main(void)

@@ -78,14 +78,14 @@ static void put_file_key(struct bed *b)
     struct err e;
 
     assert_int_equal(
-        key_record_read(STR("{\"id\":\"" FILE_ID "\",\"hash\":\"" HASH
+        record_key_read(STR("{\"id\":\"" FILE_ID "\",\"hash\":\"" HASH
                             "\",\"name\":\"in git\",\"grants\":[{\"tenants\":[\"shop\"],"
                             "\"roles\":[\"push\"]}]}"),
                         &r, &e),
         0);
     r->from_file = true;
     registry_set_file(b->registry, &r, 1);
-    key_record_unref(r);
+    record_key_unref(r);
 }
 
 static void bed_open(struct bed *b)
@@ -120,7 +120,7 @@ static void bed_open(struct bed *b)
 
 static void bed_end(struct bed *b)
 {
-    key_record_unref(b->who);
+    record_key_unref(b->who);
     keystore_free(b->store);
     registry_free(b->registry);
     buf_deinit(&b->disk.bytes);
@@ -194,8 +194,8 @@ static void become(struct bed *b, const char *grants, const char *more)
 
     make(b, grants, more, key);
     assert_int_equal(prove(b, key, &r), CREDENTIAL_OK);
-    key_record_unref(b->who);
-    b->who = key_record_ref(r);
+    record_key_unref(b->who);
+    b->who = record_key_ref(r);
 }
 
 /* ---- a life ---------------------------------------------------------------------------------- */
