@@ -94,8 +94,14 @@ static int start_keys(struct identity *i, struct err *e)
 
 int identity_start(const struct identity_opts *o, struct identity **ret, struct err *e)
 {
-    struct identity *i = XNEW(struct identity);
+    struct identity *i;
 
+    if (mode_of(o->conf->mode) == IDENTITY_REQUIRE && o->coord && !o->cluster_key.len)
+        return err_set(
+            e, ERR_CONFIG,
+            "identity.mode: require with etcd needs cluster.key_file, which signs the keys "
+            "of callers: without it whoever can write to etcd could make keys");
+    i = XNEW(struct identity);
     i->magic = IDENTITY_MAGIC;
     i->mode = mode_of(o->conf->mode);
     i->o = *o;

@@ -143,6 +143,17 @@ static void check_memory(struct role_checks *c)
     c->odd(c->cookie, text);
 }
 
+/* As identity_start refuses it. */
+static int check_identity(const struct identity_conf *i, const struct cluster_conf *cluster,
+                          struct err *e)
+{
+    if (strcmp(i->mode, "require") == 0 && strcmp(cluster->coordination, "etcd") == 0 &&
+        !cluster->key_file[0])
+        return err_set(e, ERR_CONFIG,
+                       "require with etcd needs cluster.key_file, which signs the keys of callers");
+    return 0;
+}
+
 void role_check(const struct role *const *list, struct role_checks *c)
 {
     const struct common_conf *http = conf_get(c->conf, &http_options);
@@ -157,6 +168,8 @@ void role_check(const struct role *const *list, struct role_checks *c)
     check_tls(c, http);
     role_check_file(c, "http.admin_token_file", http->admin_token_file, check_admin);
     role_check_file(c, "identity.file", identity->file, check_identity_file);
+    if (check_identity(identity, conf_get(c->conf, &cluster_options), &e))
+        role_check_said(c, "identity.mode", &e);
     check_cluster(c, conf_get(c->conf, &cluster_options));
     check_memory(c);
     for (; *list; list++)

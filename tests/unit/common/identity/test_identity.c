@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/coord/coord.h"
 #include "common/identity/identity.h"
 #include "common/net/http_server.h"
 #include "common/role/core/doors.h"
@@ -320,6 +321,21 @@ static struct str on_token(void *cookie, const struct http_req *r)
     return str_eqc(http_header(r, "Authorization"), "Bearer agent") ? STR("mill") : STR_NULL;
 }
 
+/* With etcd the pepper lies where the records do, so that it can sign nothing. */
+static void test_wants_cluster_key(void **state)
+{
+    struct coord away = { 0 };
+    struct identity_conf conf = { .mode = "require", .file = "", .keys_per_tenant = 10 };
+    struct identity_opts o = { .conf = &conf, .env = env_real(), .coord = &away };
+    struct identity *i = NULL;
+    struct err e;
+
+    (void)state;
+    assert_int_equal(identity_start(&o, &i, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "cluster.key_file"));
+    assert_null(i);
+}
+
 static void test_tokens(void **state)
 {
     struct bed b;
@@ -346,7 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handler), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_grpc),    cmocka_unit_test(test_modes),
-        cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_tokens),  cmocka_unit_test(test_wants_cluster_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
