@@ -226,6 +226,39 @@ static void test_left_out(void **state)
     dist_bed_deinit(&b);
 }
 
+/* Of 300 attributes of a profile itself 256 are looked at: the 200 says that 44 were left out. */
+static void test_attributes_left_out(void **state)
+{
+    (void)state;
+    static const char place[] = "\"profiles\":[{";
+    struct dist_bed b;
+    struct gen_otlp g;
+    struct buf json, more;
+    const char *got;
+
+    dist_bed_init(&b, 1, NULL);
+    gen_otlp_canary(&g, TIME_NS);
+    buf_init(&json, MIB);
+    buf_init(&more, MIB);
+    gen_otlp_json(&g, OTLP_110, 0, &json);
+    char *at = memmem(json.ptr, json.len, place, strlen(place));
+    assert_non_null(at);
+    size_t head = (size_t)(at - json.ptr) + strlen(place);
+    (void)buf_add_str(&more, (struct str){ json.ptr, head });
+    (void)buf_add_c(&more, '"');
+    (void)buf_add_str(&more, STR("attributeIndices\":["));
+    for (int i = 0; i < 300; i++)
+        (void)buf_addf(&more, "%s0", i ? "," : "");
+    (void)buf_add_str(&more, STR("],"));
+    (void)buf_add_str(&more, (struct str){ json.ptr + head, json.len - head });
+    assert_int_equal(push(&b, HTTP, JSON, buf_str(&more), &got), 200);
+    assert_non_null(strstr(got, "X-Embertree-Left-Out: sample_label=44\r\n"));
+    buf_deinit(&json);
+    buf_deinit(&more);
+    gen_otlp_free(&g);
+    dist_bed_deinit(&b);
+}
+
 /* An impossible time is reported as sent, with the time that the sender may have meant. */
 static void test_times_told(void **state)
 {
@@ -302,9 +335,13 @@ static void test_without_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_way),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_partly),     cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_times_told), cmocka_unit_test(test_without_values),
+        cmocka_unit_test(test_every_way),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_partly),
+        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_attributes_left_out),
+        cmocka_unit_test(test_times_told),
+        cmocka_unit_test(test_without_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
