@@ -87,14 +87,13 @@ static void classify(struct name *n)
 static bool name_of(struct str host, struct name *ret)
 {
     ptrdiff_t colon = str_rfind(host, ':'), end = str_find(host, ']');
-    struct str port = STR_NULL;
 
     *ret = (struct name){ .text = host };
     if (host.len && host.ptr[0] == '[') {
         if (end < 0)
             return false;
         ret->text = str_sub(host, 1, (size_t)end);
-        port = str_sub(host, (size_t)end + 1, host.len);
+        struct str port = str_sub(host, (size_t)end + 1, host.len);
         if (port.len && port.ptr[0] != ':')
             return false;
         classify(ret);
