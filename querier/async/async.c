@@ -401,7 +401,7 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
 {
     struct fetched *f = q->state;
     char *owner = owner_of(q);
-    struct async_entry *x = s->first;
+    struct async_entry *x;
 
     drop_old(s);
     scope_fingerprint(q->identity, q->tenants, q->tenants_len, f->scope);
