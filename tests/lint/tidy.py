@@ -1,7 +1,7 @@
 """House rules no compiler checks: `make lint`. One line per finding; exit 1 if there is any.
 
 Rules: include directions (common/STYLE.md, common/README.md), libraries confined to one file,
-banned functions, sizes of files, functions and lines, include guards, every source file named in
+banned functions, sizes of files, functions and lines (of pages, too), include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
 one machine or one registry, the order of folders in a room (rooms.py), one prefix a header (prefixes.py),
 numbers of methods and layouts that agree (wire.py), matchers made in one place (scope.py), citations that
@@ -128,6 +128,19 @@ def check_map(folder):
                 say(maps[0], 1, f"does not mention {path.name}")
 
 
+MADE_PAGES = {"deploy/config/REFERENCE.md", "deploy/helm/embertree/README.md"}  # by programs
+
+
+def check_page(path):
+    """Lines of prose end at 120 columns; tables, code and addresses do not break."""
+    fenced = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        fenced ^= line.lstrip().startswith("```")
+        free = fenced or line.startswith("    ") or line.lstrip().startswith("|") or "://" in line
+        if len(line) > 120 and not free:
+            say(path, number, "line over 120 columns")
+
+
 def check_globals():
     """Role code keeps no state of its own: several roles of a kind fit in one process."""
     for role in ROLES:
@@ -177,6 +190,10 @@ def main():
                 check_file(path)
             if path.parts[:2] not in {("tests", "unit"), ("tests", "golden"), ("tests", "prop")}:
                 folders.add(path.parent)
+    pages = subprocess.run(["git", "ls-files", "*.md"], capture_output=True, text=True).stdout.split()
+    for page in sorted(set(pages) - MADE_PAGES):
+        if pathlib.Path(page).is_file():
+            check_page(pathlib.Path(page))
     for folder in sorted(folders):
         check_map(folder)
     check_globals()
