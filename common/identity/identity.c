@@ -100,7 +100,7 @@ int identity_start(const struct identity_opts *o, struct identity **ret, struct 
         return err_set(
             e, ERR_CONFIG,
             "identity.mode: require with etcd needs cluster.key_file, which signs the keys "
-            "of callers: without it whoever can write to etcd could make keys");
+            "of callers: without it anyone who can write to etcd could make keys");
     i = XNEW(struct identity);
     i->magic = IDENTITY_MAGIC;
     i->mode = mode_of(o->conf->mode);

@@ -126,11 +126,12 @@ static void on_done(void *cookie, struct str reply, const struct err *err)
         done(who);
 }
 
+/* The scope of a query without an identity. */
+static const uint8_t unscoped[SCOPE_BYTES];
+
 static bool is_scoped(const uint8_t *scope)
 {
-    static const uint8_t nobody[SCOPE_BYTES];
-
-    return memcmp(scope, nobody, SCOPE_BYTES) != 0;
+    return memcmp(scope, unscoped, SCOPE_BYTES) != 0;
 }
 
 void share_put(struct share *s, struct str tenant, struct str id, const struct shared *what,
@@ -238,9 +239,8 @@ static void arena_leave(void *cookie, void *p)
 
 static bool read_meta(struct str meta, const uint8_t **ret_scope, struct shared *ret)
 {
-    static const uint8_t nobody[SCOPE_BYTES];
     struct rd r = rd_of(meta);
-    struct str scope = { (const char *)nobody, SCOPE_BYTES };
+    struct str scope = { (const char *)unscoped, SCOPE_BYTES };
     uint8_t status;
 
     if (!rd_u8(&r, &status) || (status & SCOPED && !rd_bytes(&r, SCOPE_BYTES, &scope)))

@@ -75,9 +75,16 @@ int keys_may_hand_out(const struct http_req *r, const struct key_record *key, st
 
 /* ---- how many a tenant has ------------------------------------------------------------------- */
 
+/* Records of keys that have ended stay, and all tenants share the cluster's REGISTRY_KEYS_MAX: so a
+ * tenant that makes keys and revokes them, in a loop, is held to this many times its limit in a
+ * week. */
+#define CHURN         10
+#define CHURN_DAYS_MS (INT64_C(7) * 86400000)
+
 struct counted {
     struct str tenant;
-    uint64_t n;
+    uint64_t n;    /* in force */
+    uint64_t made; /* in the last week, whether in force or not */
 };
 struct counts {
     struct counted *ptr, *one; /* of the new key; room for those of another */
@@ -114,12 +121,16 @@ static void count_one(void *cookie, struct key_record *r, const struct block_rec
     struct counts *c = cookie;
     struct counted *hit;
 
-    if (!r || b || (r->until_ms && r->until_ms <= c->now_ms))
+    if (!r)
         return;
+    bool good = !b && (!r->until_ms || r->until_ms > c->now_ms);
+    bool recent = !r->from_file && r->made_ms > c->now_ms - CHURN_DAYS_MS;
     for (size_t i = 0, n = tenants_in(&r->grants, c->one); i < n; i++) {
         hit = bsearch(&c->one[i], c->ptr, c->len, sizeof(*c->ptr), by_tenant);
-        if (hit)
-            hit->n++;
+        if (hit) {
+            hit->n += good;
+            hit->made += recent;
+        }
     }
 }
 
@@ -139,6 +150,12 @@ int keys_room_for(const struct registry *g, const struct key_record *r, uint64_t
                            "tenant %.*s has %" PRIu64 " keys in force, and the most is %" PRIu64
                            " (identity.keys_per_tenant); revoke some, or raise it",
                            STR_ARG(str_sub(c.ptr[i].tenant, 0, 150)), c.ptr[i].n, most);
+        else if (c.ptr[i].made >= CHURN * most)
+            code = err_set(e, ERR_LIMIT,
+                           "for tenant %.*s %" PRIu64 " keys were made within a week, revoked and "
+                           "expired ones included, and the most is %d times "
+                           "identity.keys_per_tenant: let keys live longer, or raise it",
+                           STR_ARG(str_sub(c.ptr[i].tenant, 0, 150)), c.ptr[i].made, CHURN);
     xfree(c.ptr);
     xfree(c.one);
     return code;

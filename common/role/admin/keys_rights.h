@@ -18,7 +18,8 @@ bool keys_covers(const struct http_req *r, const struct key_record *key);
 /* ... and hand it out: ERR_FORBIDDEN says what it lacks. */
 NODISCARD int keys_may_hand_out(const struct http_req *r, const struct key_record *key,
                                 struct err *e);
-/* ERR_LIMIT if a tenant that the key names has `most` keys in force. */
+/* ERR_LIMIT if a tenant that the key names has `most` keys in force, or made ten times as many in a
+ * week, revoked and expired ones included. */
 NODISCARD int keys_room_for(const struct registry *g, const struct key_record *r, uint64_t most,
                             int64_t now_ms, struct err *e);
 

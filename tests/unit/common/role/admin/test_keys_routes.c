@@ -439,6 +439,29 @@ static void test_limit(void **state)
     bed_end(&b);
 }
 
+/* Keys that were made and revoked stay as records, of which the cluster has a maximum: a tenant that
+ * makes them in a loop is stopped, and others are not. */
+static void test_churn(void **state)
+{
+    char key[KEY_TEXT_LEN + 1], path[96];
+    struct bed b;
+
+    (void)state;
+    bed_open(&b);
+    for (int i = 0; i < 30; i++) {
+        make(&b, "[{\"tenants\":[\"web\"],\"roles\":[\"push\"]}]", "", key);
+        (void)snprintf(path, sizeof(path), "/api/v1/keys/%.*s", KEY_ID_LEN, key + 5);
+        assert_int_equal(ask(&b, "DELETE", path, ""), 200);
+    }
+    assert_int_equal(
+        ask(&b, "POST", "/api/v1/keys",
+            "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"web\"],\"roles\":[\"push\"]}]}"),
+        400);
+    assert_non_null(strstr(b.body, "within a week"));
+    make(&b, "[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]", "", key);
+    bed_end(&b);
+}
+
 static void test_disk(void **state)
 {
     char key[KEY_TEXT_LEN + 1], path[96];
@@ -481,7 +504,8 @@ int main(void)
         cmocka_unit_test(test_life),         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_no_more),      cmocka_unit_test(test_others_keys),
         cmocka_unit_test(test_end_and_nets), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_disk),         cmocka_unit_test(test_off),
+        cmocka_unit_test(test_churn),        cmocka_unit_test(test_disk),
+        cmocka_unit_test(test_off),
     };
 
     log_set_level(LOG_ERROR);
