@@ -21,6 +21,7 @@
 
 #define ANSWER_MAX 16384
 #define HASH       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define WEB_PUSH   "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"web\"],\"roles\":[\"push\"]}]}"
 #define SHOP_PUSH  "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]}"
 #define FILE_ID    "F3fT9aQz07Lm"
 
@@ -453,10 +454,7 @@ static void test_churn(void **state)
         (void)snprintf(path, sizeof(path), "/api/v1/keys/%.*s", KEY_ID_LEN, key + 5);
         assert_int_equal(ask(&b, "DELETE", path, ""), 200);
     }
-    assert_int_equal(
-        ask(&b, "POST", "/api/v1/keys",
-            "{\"name\":\"n\",\"grants\":[{\"tenants\":[\"web\"],\"roles\":[\"push\"]}]}"),
-        400);
+    assert_int_equal(ask(&b, "POST", "/api/v1/keys", WEB_PUSH), 400);
     assert_non_null(strstr(b.body, "within a week"));
     make(&b, "[{\"tenants\":[\"shop\"],\"roles\":[\"push\"]}]", "", key);
     bed_end(&b);
