@@ -440,7 +440,7 @@ static void test_limit(void **state)
     bed_end(&b);
 }
 
-/* Keys that were made and revoked stay as records, of which the cluster has a maximum: a tenant that
+/* Keys that were made and revoked stay as records, of which a cluster has a maximum: a tenant which
  * makes them in a loop is stopped, and others are not. */
 static void test_churn(void **state)
 {
