@@ -13,6 +13,7 @@
 #include "deploy/ctl/server/ring.h"
 
 #define TARGET     "/api/v1/cluster/rebalance"
+#define QUIET_MS   5000
 #define WAIT_MS    500
 #define SAY_MS     5000
 #define SHOWN_MOST 64
@@ -196,9 +197,12 @@ void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, ui
     buf_deinit(&b);
 }
 
+/* The leads are made even once the new copies have reported what their shards cost, which is seconds
+ * after the last copy has moved: so it is done when nothing has been left for QUIET_MS. */
 static int wait_done(struct cli *c, struct err *e)
 {
     struct rebalance_wait w = { .begun = false };
+    uint64_t left_ms = 0;
 
     for (;;) {
         struct timespec t = { .tv_nsec = WAIT_MS * 1000000L };
@@ -206,9 +210,13 @@ static int wait_done(struct cli *c, struct err *e)
 
         if (rebalance_left(c, NULL, &shards, &bytes, e))
             return e->code;
-        if (!shards)
+        uint64_t now = clock_mono_ms(clock_real());
+        if (!shards && (!w.begun || now >= left_ms + QUIET_MS))
             return 0;
-        rebalance_say(c, &w, NULL, shards, bytes);
+        if (shards) {
+            left_ms = now;
+            rebalance_say(c, &w, NULL, shards, bytes);
+        }
         while (nanosleep(&t, &t)) {
         }
     }
