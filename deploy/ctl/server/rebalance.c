@@ -197,8 +197,8 @@ void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, ui
     buf_deinit(&b);
 }
 
-/* The leads are made even once the new copies have reported what their shards cost, which is seconds
- * after the last copy has moved: so it is done when nothing has been left for QUIET_MS. */
+/* The leads are made even once the new copies have reported what their shards cost, seconds after
+ * the last copy has moved: so it is done when nothing has been left for QUIET_MS. */
 static int wait_done(struct cli *c, struct err *e)
 {
     struct rebalance_wait w = { .begun = false };
